@@ -1,15 +1,17 @@
 """What a method sees of a graph under a privacy unit: public fields as they are, protected ones as handles.
 
 ``protected_view`` returns a copy of a graph in which handles replace protected fields: ``ProtectedEdges`` for
-edges, and ``ProtectedRows`` for features, labels and targets. Queries accept handles, ``map_records``
-evaluates a function of one record on them, and everything else raises ``ProtectedDataError``. A method that
-would read a protected field without a query therefore fails before anything is charged.
+edges, and ``ProtectedRows`` for features, labels and targets. Queries accept handles, ``collect`` passes
+them to the randomizer of the clients, ``map_records`` evaluates a function of one record on them, and
+everything else raises ``ProtectedDataError``. A method that would read a protected field without a query
+therefore fails before anything is charged.
 
 This stops accidents. Python code that wants to read the data can.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -25,7 +27,7 @@ from graphveil.errors import ProtectedDataError
 
 G = TypeVar("G")
 D = TypeVar("D")
-_RECORD_FIELDS = ("x", "y", "label_sets", "targets")
+LABEL_FIELDS = ("y", "label_sets", "targets")
 _PROBED, _TOLERANCE = 4, 1e-4  # records of a probe, and how far rounding may move a result
 
 
@@ -79,11 +81,11 @@ records, which the unit protects from each other. Compute each row from its own 
         few = [each[:_PROBED] for each in values]
         nulled = [_last_nulled(each) if own else each for each, own in zip(few, protected, strict=True)]
         with torch.random.fork_rng(devices=[]):
-            together, beside, alone = (
+            together, changed, alone = (
                 _parts(self._function(*given)) for given in (few, nulled, [each[:1] for each in few])
             )
         last = max(0, few[0].shape[0] - 1)
-        same = all(_close(a[:last], b[:last]) for a, b in zip(together, beside, strict=True))
+        same = all(_close(a[:last], b[:last]) for a, b in zip(together, changed, strict=True))
         if not same or not all(_close(a[:1], b) for a, b in zip(together, alone, strict=True)):
             raise ProtectedDataError(
                 "The result of a record function for one record depends on other records, which the unit "
@@ -107,15 +109,17 @@ def map_records(function: Callable[..., Any], *rows: Any) -> Any:
     return RecordFunction(function)(*rows)
 
 
-def protected_view(graph: G, unit: Unit) -> G:
+def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
     """Return a copy of a graph with handles in place of the fields that a unit protects.
 
-    Edge-level units protect the edges. Node-level units also protect features, labels and targets. Edges that
-    a mechanism has released are public.
+    Edge-level units protect the edges. Node-level units also protect features, labels and targets. Unit
+    ``local-attributes`` protects these and leaves edges as they are. Edges that a mechanism has released are
+    public.
 
     Args:
         graph: Graph with an ``adjacency``; it is not changed.
         unit: Privacy unit.
+        public: Names of fields that clients report without protection, under unit ``local-attributes``.
 
     Returns:
         The view. It shares the privacy budget of the graph.
@@ -123,13 +127,14 @@ def protected_view(graph: G, unit: Unit) -> G:
     Privacy:
         Reads and charges: nothing.
     """
-    if isinstance(unit, NoUnit | LocalAttributes):
+    if isinstance(unit, NoUnit):
         return graph
     seen: Any = copy.copy(graph)  # whose fields are checked
-    if not seen.adjacency.edge_set.released:
+    if not (isinstance(unit, LocalAttributes) or seen.adjacency.edge_set.released):
         object.__setattr__(seen, "adjacency", ProtectedEdges(seen.adjacency, unit.name))
-    for name in _RECORD_FIELDS if isinstance(unit, NodeUnit) else ():
-        if (rows := getattr(seen, name)) is not None and not isinstance(rows, ProtectedRows):
+    for name in ("x", *LABEL_FIELDS) if isinstance(unit, NodeUnit | LocalAttributes) else ():
+        rows = getattr(seen, name)
+        if rows is not None and name not in public and not isinstance(rows, ProtectedRows):
             object.__setattr__(seen, name, ProtectedRows(rows, unit.name))
     view: G = seen
     return view
@@ -148,7 +153,7 @@ def unwrapped_fields(data: D) -> D:
     """Return the data of a query with values in place of handles. For the core alone."""
     own: Any = data
     handles = {part.name: getattr(own, part.name) for part in fields(own)}
-    found = {name: each._unwrap() for name, each in handles.items() if isinstance(each, ProtectedRows)}
+    found = {name: _opened(each) for name, each in handles.items() if isinstance(each, ProtectedRows)}
     return replace(own, **found) if found else data
 
 
@@ -172,9 +177,31 @@ def per_node(values: Any) -> Any:
     """Return predictions: the values of a handle, and a tensor as it is.
 
     Row v of a handle is only for people who are authorized to access v's record. A run stores the values in
-    ``per_node/``, and no method may compute anything else from them.
+    ``per_node/``, and no method may compute anything else from them. Under unit ``local-attributes``
+    predictions are public, so a handle is rejected.
     """
-    return values._unwrap() if isinstance(values, ProtectedRows) else values
+    return _opened(values) if isinstance(values, ProtectedRows) else values
+
+
+def owner_total(counts: Any) -> int | None:
+    """Return the sum of one number per record, or None for None.
+
+    The sum is for the data owner alone. A run stores it in ``internal/``, and nothing that is published may
+    depend on it.
+    """
+    return None if counts is None else int(unwrapped(counts).sum())
+
+
+def cache_key(rows: Any) -> str:
+    """Return a digest of rows, for a cache in memory; it is not stored or sent."""
+    x = unwrapped(rows)
+    arrays = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x.numpy(),)
+    digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
+    for array in arrays:
+        flat = np.ascontiguousarray(array)
+        digest.update(f"{flat.dtype}".encode())
+        digest.update(flat.data.cast("B") if flat.size else b"")
+    return digest.hexdigest()
 
 
 def kept_rows(
@@ -193,6 +220,16 @@ def kept_rows(
     """
     rows = keep(name, lambda: {"rows": unwrapped(compute())})["rows"]
     return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows
+
+
+def _opened(rows: ProtectedRows) -> Any:
+    """Return the values of a handle, unless clients would report them instead."""
+    if rows._unit == LocalAttributes.name:
+        raise ProtectedDataError(
+            f"Unit {rows._unit!r} protects each record with the noise of its client, so no query or "
+            "prediction may depend on exact records. Use the reports that collect returns."
+        )
+    return rows._unwrap()
 
 
 def _parts(found: Any) -> tuple[Any, ...]:

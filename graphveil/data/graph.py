@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
@@ -27,6 +26,7 @@ from graphveil.core.edges.adjacency import (
 )
 from graphveil.core.edges.node_pairs import PublicPart
 from graphveil.core.features import Features, ProtectedRows
+from graphveil.core.view import cache_key
 from graphveil.data.conversion import (
     NODE,
     PYG_NOTES,
@@ -341,13 +341,7 @@ class Graph:
         Privacy:
             Reads: features. Charges: nothing. The result is private, and never stored or sent.
         """
-        x = self.x if first is None else features.rows(self.x, torch.arange(first))
-        arrays = (x.numpy(),) if isinstance(x, Tensor) else (x.data, x.indices, x.indptr)
-        digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
-        for array in map(np.ascontiguousarray, arrays):
-            digest.update(f"{array.dtype}".encode())
-            digest.update(array.data.cast("B") if array.size else b"")
-        return digest.hexdigest()
+        return cache_key(self.x if first is None else features.rows(self.x, torch.arange(first)))
 
     def map_features(self, function: Callable[[Features], Features], **changes: Any) -> Graph:
         """Return the graph with a function of its features, and other changed fields.

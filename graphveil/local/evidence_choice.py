@@ -59,29 +59,29 @@ class EvidenceChoice(Learner):
         for option in self.options.values():
             option.check()
 
-    def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
+    def fit(self, method: LocalMethod, view: Graph, session: Session) -> FitResult:
         """Collect the reports once, fit each option to them, and average the best ones."""
         networks = {
-            name: option.options(method, graph, session)  # before records are charged
+            name: option.options(method, view, session)  # before records are charged
             for name, option in self.options.items()
             if isinstance(option, NetworkLearner)
         }
         with session.stage("randomize"):
-            collected = method.collected(graph, session)
+            collected = method.collected(view, session)
         records, labels = collected.records, collected.records.labels
         fits = list[HeldOutFit]()
         for name, option in self.options.items():
             own = replace(method, learner=option)
             if isinstance(option, NetworkLearner):
-                fits.append(option.cross_fit(own, graph, records, networks[name], session))
+                fits.append(option.cross_fit(own, view, records, networks[name], session))
             else:
                 with session.stage("evidence"):
-                    fits.append(option.cross_fit(own, graph, records))
-        noisy, labeled = method.noisy(graph, labels), known(labels)
+                    fits.append(option.cross_fit(own, view, records))
+        noisy, labeled = method.noisy(view, labels), known(labels)
         weights, gains = [1.0, *[0.0] * (len(fits) - 1)], [0.0] * len(fits)
         if bool(labeled.any()):
             likelihood = noisy.likelihood[labeled]
-            shares = likelihood @ reported_shares(noisy, method.transition(graph.num_classes))
+            shares = likelihood @ reported_shares(noisy, method.transition(view.num_classes))
             ratios = torch.stack([(fit.held_out[labeled] * likelihood).sum(dim=1) for fit in fits], dim=1)
             found, evidence = stacking_weights(ratios, shares)
             weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()
@@ -95,7 +95,7 @@ class EvidenceChoice(Learner):
             learned = {**fits[trained.chosen].result.learned, **learned}
         else:
             held = weighted_sum([fit.held_out for fit in fits], weights)
-            parts = {part: reported_nodes(graph, labels, part) for part in ("train", "val")}
+            parts = {part: reported_nodes(view, labels, part) for part in ("train", "val")}
             learned["agreement"] = {part: noisy.agreement(held, nodes) for part, nodes in parts.items()}
         probas = [_proba(fit) for fit in fits]
         return FitResult(
@@ -166,25 +166,25 @@ class AveragedModels(TrainedOnReports, TrainedModel):
         """Randomization of records, which is the same for all models."""
         return self.models[0].method
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict by the averaged posteriors, if no model reads features."""
-        found = [model.answer(graph, session, kept).proba for model in self.models]
+        found = [model.answer(view, session, kept).proba for model in self.models]
         return CachedPrediction(None, (), weighted_sum(found, self.weights))
 
     def collect(
-        self, graph: Graph, before: CachedReports | None, session: Session, collection_index: int
+        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
     ) -> CachedReports:
         """Randomize features once, charge the ledger, and average; see ``TrainedLpgnn.collect``."""
         first = self.networks[0]
-        collected = first.collect(graph, before, session, collection_index)
+        collected = first.collect(view, before, session, collection_index)
         probas, weights = list[Tensor](), list[float]()
         for model, weight in zip(self.models, self.weights, strict=True):
             if model is first:
                 probas.append(collected.proba)
             elif isinstance(model, TrainedLpgnn):
-                probas.append(model.predicted(graph, collected.records, session))
-            elif model.is_fitted_on(graph):
-                probas.append(model.answer(graph, session, None).proba)
+                probas.append(model.predicted(view, collected.records, session))
+            elif model.is_fitted_on(view):
+                probas.append(model.answer(view, session, None).proba)
             else:
                 continue
             weights.append(weight)

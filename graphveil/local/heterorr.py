@@ -4,16 +4,19 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.collection import ReportFile
 from graphveil.core.events import Composed, LocalReport, compose
 from graphveil.core.features import Features
 from graphveil.core.ledger import Entry
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import EdgeSubset, LocalAttributes
+from graphveil.core.view import LABEL_FIELDS, owner_total, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
@@ -36,20 +39,19 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_method import record_deviations
 from graphveil.local.randomized_records import (
-    ReportFile,
+    Scaling,
+    clipped_values,
     collect_reports,
     estimate_features,
-    outside,
     randomize_features,
+    scaled,
 )
 from graphveil.local.report_config import (
     ROW_SCALED,
     FeatureKeywords,
     FeatureReportConfig,
-    Scaling,
     feature_report_config,
     feature_row,
-    scaled,
 )
 from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
@@ -127,7 +129,9 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     hidden: int = 128
     activation: str = "relu"
 
-    clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
+    clipped_ = FittedAttribute[int | None](
+        lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit
+    )
 
     def no_graph_baseline(self) -> MLP:
         """Return the unfitted no-graph baseline: an MLP with as many layers, on the perturbed features.
@@ -164,7 +168,8 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         """
         method = self.fitted.method
         assert isinstance(method, HeteroMethod)
-        return method.feature_randomizer.seen(graph, self.aggregates_)
+        estimates = method.feature_randomizer.estimates(method.view(graph), self.aggregates_)
+        return graph.replace(x=estimates)
 
     def reported_feature_row(self, features: int) -> ReleaseRow:
         """Return the table row that describes the LDP report of a node with ``features`` features."""
@@ -256,11 +261,11 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
 @dataclass(frozen=True, eq=False)
 class RandomizedFeatures:
-    """Result of one collection: network inputs, released state, and number of clipped values (private)."""
+    """Result of one collection: network inputs, released state, and clipped values per node (a handle)."""
 
     x: Features
     released: State
-    clipped: int
+    clipped: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,17 +287,17 @@ class FeatureRandomizer:
         claim = self.report_config.mechanism(features).claim
         return compose(LocalReport("features", claim.epsilon, claim.delta))
 
-    def guarantee(self, graph: Graph, privacy_config: PrivacyConfig) -> Guarantee:
+    def guarantee(self, view: Graph, privacy_config: PrivacyConfig) -> Guarantee:
         """Return the guarantee for the features of this graph's nodes."""
-        claim = self.report_config.mechanism(graph.num_features).claim
+        claim = self.report_config.mechanism(view.num_features).claim
         seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
         return Guarantee.from_event(
             LocalAttributes(),
-            self.event(graph.num_features),
+            self.event(view.num_features),
             delta=claim.delta,
             releases=1,
             mode=privacy_config.mode,
-            deviations=(*claim.deviations, *record_deviations(graph), *seeded),
+            deviations=(*claim.deviations, *record_deviations(view), *seeded),
             notes=(
                 *((ROW_SCALED,) if self.scaling == "row" else ()),
                 *((PUBLIC_WEIGHTS_NOTE,) if privacy_config.paper else ()),
@@ -304,7 +309,7 @@ class FeatureRandomizer:
         """Return the table row that describes the LDP report of each node."""
         return feature_row(self.report_config.mechanism(features))
 
-    def randomize(self, graph: Graph, session: Session) -> RandomizedFeatures:
+    def randomize(self, view: Graph, session: Session) -> RandomizedFeatures:
         """Randomize the features of every node and charge the privacy ledger.
 
         If an interrupted fit is resumed, its stored reports are used again.
@@ -313,38 +318,37 @@ class FeatureRandomizer:
             Unit: ``local-attributes``. Reads: all features. Charges: eps_x per node, once per collection.
             Public: the released state. Private: the number of clipped values.
         """
-        mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
         with session.stage("features"):
             report_file = None
             if session.workspace is not None:
                 # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
-                ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
+                ids = None if view.ids is None else json.dumps(list(map(str, view.ids.tolist())))
                 binding = {
-                    "mechanism": repr(mechanism),
+                    "mechanism": repr(self.report_config.mechanism(view.num_features)),
                     "scaling": self.scaling,
-                    "nodes": graph.num_nodes,
+                    "nodes": view.num_nodes,
                     "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
                 }
                 report_file = ReportFile(session.workspace / "features.safetensors", binding)
-            event = self.event(graph.num_features)
+            event = self.event(view.num_features)
 
             def entry(release_id: str) -> Entry:
                 return Entry(release_id, f"{self.method}: features", event, unit=LocalAttributes())
 
-            found = collect_reports(graph, session, entry, lambda: self._perturb(x, session), report_file)
-            clipped = outside(self.report_config.bounds, x)
-            estimates = estimate_features(mechanism, found, x)
-        # Reports are public. There are none if features were not randomized.
-        released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
-        return RandomizedFeatures(estimates.deviations, released, clipped)
+            randomize = partial(self._perturb, session)
+            found = collect_reports(view, session, entry, randomize, (view.x,), report_file)
+            # Reports are public. There are none if features were not randomized.
+            released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
+            clipped = clipped_values(self.report_config.bounds, view.x, self.scaling)
+            return RandomizedFeatures(self.estimates(view, released), released, clipped)
 
-    def seen(self, graph: Graph, released: State) -> Graph:
-        """Return a graph with its perturbed features, estimated from the released reports."""
-        mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
+    def estimates(self, view: Graph, released: State) -> Features:
+        """Return the perturbed features, estimated from the released reports."""
+        mechanism = self.report_config.mechanism(view.num_features)
         reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
-        return graph.replace(x=estimate_features(mechanism, reported, x).deviations)
+        return estimate_features(mechanism, reported, view.x, self.scaling).deviations
 
-    def _perturb(self, x: Features, session: Session) -> State:
+    def _perturb(self, session: Session, x: Features) -> State:
         """Return the LDP reports of all nodes."""
         noise = LocalNoise(session.noise_seed)
         mechanism = self.report_config.mechanism(x.shape[1])
@@ -354,7 +358,8 @@ class FeatureRandomizer:
             else f"features, collection {session.collection_index}"
         )
         reproducible = torch.tensor(bool(noise.deviations))
-        return {"reproducible": reproducible, **randomize_features(mechanism, x, noise, purpose)}
+        own = scaled(x, self.scaling)
+        return {"reproducible": reproducible, **randomize_features(mechanism, own, noise, purpose)}
 
 
 # -- the method ----
@@ -377,31 +382,36 @@ class HeteroMethod(Method):
         """Whether features are randomized. If so, no column may be computed from all records."""
         return not math.isinf(self.feature_randomizer.report_config.epsilon)
 
-    def check(self, graph: Graph) -> None:
-        """Reject a graph that cannot be released or trained on, before anything is spent."""
-        self.graph_method.check(graph)
+    def view(self, graph: Graph) -> Graph:
+        """Return what a fit sees: handles of private edges, and of features if nodes randomize them."""
+        public = ("x",) if self.feature_randomizer.report_config.public else ()
+        return protected_view(super().view(graph), LocalAttributes(), (*public, *LABEL_FIELDS))
 
-    def sizes_of(self, graph: Graph) -> PublicSizes:
+    def check(self, view: Graph) -> None:
+        """Reject a graph that cannot be released or trained on, before anything is spent."""
+        self.graph_method.check(view)
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes that a plan for this graph depends on."""
-        return self.graph_method.sizes_of(graph)
+        return self.graph_method.sizes_of(view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
         return self.graph_method.plan(sizes)
 
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of private edges, with that of features as an additional guarantee."""
-        of_features = self.feature_randomizer.guarantee(graph, self.privacy_config)
-        return self.graph_method.guarantee(plan, graph).with_additional(of_features)
+        of_features = self.feature_randomizer.guarantee(view, self.privacy_config)
+        return self.graph_method.guarantee(plan, view).with_additional(of_features)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return table rows for the released edges and for the feature report of each node."""
         return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Randomize features, release the graph, and train on both."""
-        features = self.feature_randomizer.randomize(graph, session)
-        outcome = self.graph_method.fit(graph.replace(x=features.x), session)
+        features = self.feature_randomizer.randomize(view, session)
+        outcome = self.graph_method.fit(view.replace(x=features.x), session)
         return replace(
             outcome,
             trained=TrainedHetero(outcome.trained, self.feature_randomizer),
@@ -422,18 +432,18 @@ class TrainedHetero(TrainedModel):
     graph_model: TrainedModel
     feature_randomizer: FeatureRandomizer
 
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes that the plan for another graph depends on."""
-        return self.graph_model.sizes_for(graph, fitted)
+        return self.graph_model.sizes_for(view, fitted)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
         return self.graph_model.plan_for(sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Randomize features, release the other graph, and predict from both."""
-        features = self.feature_randomizer.randomize(graph, session)
-        return self.graph_model.answer(graph.replace(x=features.x), session, kept)
+        features = self.feature_randomizer.randomize(view, session)
+        return self.graph_model.answer(view.replace(x=features.x), session, kept)
 
     def state(self) -> State:
         """Return the parameters of the network."""

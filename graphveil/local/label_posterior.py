@@ -24,7 +24,7 @@ from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, Train
 from graphveil.local.posterior_mixture import (
     AUTO,
     PRIORS,
-    GraphContext,
+    EdgeContext,
     PosteriorMixture,
     Prior,
     Steps,
@@ -118,7 +118,7 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
 
     def _request_factory(self) -> RequestFactory:
         """Return a factory without requests: other graphs have no features to report."""
-        return lambda prediction_state, graph, options: ()
+        return lambda prediction_state, view, options: ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,26 +133,26 @@ class PosteriorLearner(Learner):
     prior: Prior
     steps: Steps
 
-    def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
+    def fit(self, method: LocalMethod, view: Graph, session: Session) -> FitResult:
         """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
-            records = method.collected(graph, session).records
+            records = method.collected(view, session).records
         with session.stage("classifier"):
-            return self.cross_fit(method, graph, records).result
+            return self.cross_fit(method, view, records).result
 
-    def cross_fit(self, method: LocalMethod, graph: Graph, records: RandomizedRecords) -> HeldOutFit:
+    def cross_fit(self, method: LocalMethod, view: Graph, records: RandomizedRecords) -> HeldOutFit:
         """Infer classes from reported labels, and without those of each fold."""
         labels, learner = records.labels, self
         if self.steps == AUTO:  # predictions of a graph that has grown have the same number of hops
-            edges = PublicEdges(graph.adjacency, basis="the unit does not protect edges")
+            edges = PublicEdges(view.adjacency, basis="the unit does not protect edges")
             learner = replace(self, steps=diffusion_hops(edges))
-        mixture = learner.inferred(method, graph, labels)
+        mixture = learner.inferred(method, view, labels)
         agreement = {
-            part: method.noisy(graph, labels).agreement(mixture.held_out, reported_nodes(graph, labels, part))
+            part: method.noisy(view, labels).agreement(mixture.held_out, reported_nodes(view, labels, part))
             for part in ("train", "val")
         }
         trained = TrainedLabelPosterior(
-            reports=records, method=method, learner=learner, version=ref(graph.adjacency.version)
+            reports=records, method=method, learner=learner, version=ref(view.adjacency.version)
         )
         result = FitResult(
             trained=trained,
@@ -162,13 +162,13 @@ class PosteriorLearner(Learner):
         )
         return HeldOutFit(result, mixture.held_out.exp())
 
-    def inferred(self, method: LocalMethod, graph: Graph, labels: Tensor) -> PosteriorMixture:
+    def inferred(self, method: LocalMethod, view: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""
         assert isinstance(self.steps, int)  # ``cross_fit`` has resolved it
         return mixed_posterior(
-            method.noisy(graph, labels),
-            method.transition(graph.num_classes),
-            GraphContext(graph.adjacency, self.steps),
+            method.noisy(view, labels),
+            method.transition(view.num_classes),
+            EdgeContext(view.adjacency, self.steps),
             PublicStreams(method.privacy_config.seed or 0).torch("held-out labels"),
             names=PRIORS[self.prior],
             robust=self.prior == "robust",
@@ -193,13 +193,13 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
     learner: PosteriorLearner
     version: "ReferenceType[AdjacencyVersion] | None"
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict the fitted graph or a graph that has grown from it, without spending privacy budget.
 
         Raises:
             ConfigError: No node of this graph has reported a label.
         """
-        if self.reports is None or not self.is_fitted_on(graph):
+        if self.reports is None or not self.is_fitted_on(view):
             raise ConfigError(
                 f"{self.method.name} predicts a class from labels reported by nearby nodes, but no node "
                 "of this graph has reported. Fit it to this graph, which is a new collection with its "
@@ -207,13 +207,13 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
                 "same process."
             )
         labels = self.reports.labels
-        new = torch.full((graph.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label
-        found = self.learner.inferred(self.method, graph, torch.cat([labels, new]))
+        new = torch.full((view.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label
+        found = self.learner.inferred(self.method, view, torch.cat([labels, new]))
         return CachedPrediction(None, (), found.log_proba.exp())
 
-    def is_fitted_on(self, graph: Graph) -> bool:
+    def is_fitted_on(self, view: Graph) -> bool:
         """Return whether the graph is the fitted one or has grown from it, and its reports are in memory."""
-        versions = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
+        versions = {step.base for step in view.adjacency.history} | {view.adjacency.version}
         return self.reports is not None and self.version is not None and self.version() in versions
 
     def state(self) -> State:

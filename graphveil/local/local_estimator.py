@@ -16,6 +16,7 @@ from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import as_features
 from graphveil.core.unit import LocalAttributes
+from graphveil.core.view import owner_total
 from graphveil.data import Graph
 from graphveil.data.recipes import random_split
 from graphveil.errors import ConfigError, GraphError
@@ -33,9 +34,10 @@ from graphveil.local.randomized_records import (
     label_report_nodes,
     outside,
     reported_nodes,
+    scaled,
     sparse_estimates,
 )
-from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig, scaled
+from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee
@@ -61,7 +63,9 @@ class LocalEstimator(ABC):
         *("low", "high", "scaling", "data_dependent_bounds", "labels"),
     )
 
-    clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
+    clipped_ = FittedAttribute[int | None](
+        lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit
+    )
     agreement_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
 
     # -- configuration -------------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ class LocalEstimator(ABC):
         if given is None:
             return None
         x, bounds = scaled(as_features(given), config.scaling), config.features.bounds
-        if count := outside(bounds, x):
+        if count := int(outside(bounds, x).sum()):
             raise ConfigError(
                 f"{count:,} values of the public features are outside low={bounds.low!r} and "
                 f"high={bounds.high!r} and would be clipped. Set their range (--set low=.. --set "
@@ -270,9 +274,10 @@ class LocalEstimator(ABC):
                     f"{name}={own!r} differs from {name}={other!r}, with which the reports were made. Use "
                     "that value, or call fit(graph), which is a new collection with its own budget."
                 )
-        expected = label_report_nodes(graph)
+        view = self._configured.view(graph)
+        expected = label_report_nodes(view)
         if not self._configured.protects_labels:
-            expected &= graph.labeled
+            expected &= view.labeled
         if not torch.equal(known(reports.labels), expected):
             raise GraphError(
                 "The LDP reports belong to other nodes or another split. Pass the graph that the other "

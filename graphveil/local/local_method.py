@@ -7,18 +7,21 @@ network, ``PosteriorLearner`` the posterior of each node's class.
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from graphveil.artifacts.snapshot import ReleaseRow
+from graphveil.core.collection import ReportFile
 from graphveil.core.events import LocalReport, compose
 from graphveil.core.ledger import Entry
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import LocalAttributes
+from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
 from graphveil.data.tables.labels import empty_part_message
@@ -31,13 +34,13 @@ from graphveil.estimators.session import Session
 from graphveil.local.noisy_labels import NoisyLabels
 from graphveil.local.randomized_records import (
     RandomizedRecords,
-    ReportFile,
+    clipped_values,
     collect_reports,
     exact_records,
-    outside,
+    label_report_nodes,
     reported_nodes,
 )
-from graphveil.local.report_config import ROW_SCALED, ReportConfig, scaled
+from graphveil.local.report_config import ROW_SCALED, ReportConfig
 from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
 from graphveil.privacy import Guarantee
@@ -57,20 +60,20 @@ class ReceivedReports:
     Args:
         records: The reports.
         guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
-        clipped: Number of clipped values in that model; None if only the clients know it.
+        clipped: Clipped values of each node in that model; None if only the clients know them.
     """
 
     records: RandomizedRecords
     guarantee: Guarantee | None = None
-    clipped: int | None = None
+    clipped: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class CollectionResult:
-    """Result of one collection: the randomized records, and the number of clipped values (private)."""
+    """Result of one collection: the randomized records, and a handle of the clipped values of each node."""
 
     records: RandomizedRecords
-    clipped: int | None = None
+    clipped: Any = None
 
 
 class Learner(ABC):
@@ -86,7 +89,7 @@ class Learner(ABC):
         """Reject a configuration that cannot be computed on this machine, before anything is spent."""
 
     @abstractmethod
-    def fit(self, method: "LocalMethod", graph: Graph, session: Session) -> FitResult:
+    def fit(self, method: "LocalMethod", view: Graph, session: Session) -> FitResult:
         """Collect the reports by ``method.collected``, and fit a model to them."""
 
     @abstractmethod
@@ -127,20 +130,24 @@ class LocalMethod(Method):
         """Return None: records are charged when they are reported, and edges are public."""
         return None
 
-    def check(self, graph: Graph) -> None:
+    def view(self, graph: Graph) -> Graph:
+        """Return what a fit sees: edges, which are public, and handles of what clients randomize."""
+        return protected_view(graph, self.privacy_config.unit, self.report_config.public_fields)
+
+    def check(self, view: Graph) -> None:
         """Reject an unusable graph; if labels are protected, neither labels nor their presence are read."""
-        check_unit(self.privacy_config, graph, reads_edges=self.reads_edges)
+        check_unit(self.privacy_config, view, reads_edges=self.reads_edges)
         if self.protects_labels:
-            check_members(graph, "train", "val")
+            check_members(view, "train", "val")
         else:
             for split in ("train", "val"):
-                if not bool(graph.labeled_in(split).any()):
+                if not bool(view.labeled_in(split).any()):
                     raise GraphError(empty_part_message(split))
         self.learner.check()
 
-    def fit(self, graph: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Collect the reports, and fit the model."""
-        return self.learner.fit(self, graph, session)
+        return self.learner.fit(self, view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
         """Return the model with the stored parameters."""
@@ -153,17 +160,17 @@ class LocalMethod(Method):
 
     # -- the guarantee -------------------------------------------------------------------------------------
 
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of the LDP reports of this graph's nodes."""
         if self.received is not None and self.received.guarantee is not None:
             return self.received.guarantee
         if not self.privacy_config.protects:
-            return super().guarantee(plan, graph)
-        guarantee = self.guarantee_for_sizes(graph.num_features, graph.num_classes)
-        guarantee = guarantee.with_deviations(*record_deviations(graph))
+            return super().guarantee(plan, view)
+        guarantee = self.guarantee_for_sizes(view.num_features, view.num_classes)
+        guarantee = guarantee.with_deviations(*record_deviations(view))
         received = self.received is not None  # then clients randomized their records
         labels = (LABEL_PRESENCE_NOTE,) if self.protects_labels and not received else ()
-        return dataclasses.replace(guarantee, notes=(*self.notes(graph), *labels), received=received)
+        return dataclasses.replace(guarantee, notes=(*self.notes(view), *labels), received=received)
 
     def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records with these numbers of features and classes, for any graph."""
@@ -179,9 +186,9 @@ class LocalMethod(Method):
             deviations=self._deviations(*claims.values()),
         )
 
-    def feature_report_cost(self, graph: Graph, fitted: Guarantee) -> Guarantee:
+    def feature_report_cost(self, view: Graph, fitted: Guarantee) -> Guarantee:
         """Return the guarantee of one feature report per node; it inherits the deviations of the fit."""
-        mechanism = self.report_config.mechanism(graph.num_features)
+        mechanism = self.report_config.mechanism(view.num_features)
         assert mechanism is not None  # or there would be no cost
         claim = mechanism.claim
         alone = Guarantee.from_event(
@@ -190,13 +197,13 @@ class LocalMethod(Method):
             delta=claim.delta,
             releases=1,
             mode=self.privacy_config.mode,
-            notes=self.notes(graph),
+            notes=self.notes(view),
         )
-        return alone.with_deviations(*self._deviations(claim), *record_deviations(graph), *fitted.deviations)
+        return alone.with_deviations(*self._deviations(claim), *record_deviations(view), *fitted.deviations)
 
-    def notes(self, graph: Graph) -> tuple[str, ...]:
+    def notes(self, view: Graph) -> tuple[str, ...]:
         """Return the notes about the data for the guarantee."""
-        notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
+        notes = tuple(note for note in view.notes if note != RANGES_PUBLIC)
         if self.privacy_config.protects and self.report_config.features is None:
             notes = (*notes, NO_FEATURE_REPORTS_NOTE)
         return (*notes, ROW_SCALED) if self.report_config.scaling == "row" else notes
@@ -213,65 +220,66 @@ class LocalMethod(Method):
 
     # -- one collection ------------------------------------------------------------------------------------
 
-    def collected(self, graph: Graph, session: Session) -> CollectionResult:
+    def collected(self, view: Graph, session: Session) -> CollectionResult:
         """Randomize every node record and charge the ledger; return exact records if the unit is ``none``."""
         if self.received is not None:
             return CollectionResult(self.received.records, self.received.clipped)
-        x = scaled(graph.x, self.report_config.scaling)
+        config = self.report_config
         if not self.privacy_config.protects:
-            return CollectionResult(exact_records(graph, x))
-        randomizer = self.report_config.randomizer(graph.num_features, graph.num_classes)
+            return CollectionResult(exact_records(view, config.scaling))
+        randomizer = config.randomizer(view.num_features, view.num_classes)
         report_file = None
         if session.workspace is not None:
             path = session.workspace / "reports.safetensors"
-            report_file = ReportFile(path, randomizer.binding(graph))
-        features = self.report_config.features
-        clipped = None if features is None else outside(features.bounds, x)
-        found = self.collect_reports(
-            graph, session, lambda: randomizer(graph, x, session.noise_seed), report_file
-        )
-        return CollectionResult(randomizer.received(found, x), clipped)
+            report_file = ReportFile(path, randomizer.binding(view))
+        randomize = partial(randomizer, label_report_nodes(view), session.noise_seed)
+        found = self.collect_reports(view, session, randomize, randomizer.parts(view), report_file)
+        features = config.features
+        clipped = None if features is None else clipped_values(features.bounds, view.x, config.scaling)
+        return CollectionResult(randomizer.received(found, view.x), clipped)
 
     def collect_reports(
         self,
-        graph: Graph,
+        view: Graph,
         session: Session,
-        randomize: Callable[[], State],
+        randomize: Callable[..., State],
+        records: Sequence[Any],
         report_file: ReportFile | None = None,
     ) -> State:
-        """Charge the guarantee of the session to the ledger, then randomize the node records."""
+        """Charge the guarantee of the session to the ledger, then randomize these parts of the records."""
         guarantee = session.guarantee
         assert guarantee is not None  # the cost is known before the collection
         return collect_reports(
-            graph,
+            view,
             session,
             lambda release_id: Entry(release_id, self.name, guarantee.event, unit=LocalAttributes()),
             randomize,
+            records,
             report_file,
         )
 
     # -- reported labels -----------------------------------------------------------------------------------
 
     def noisy(
-        self, graph: Graph, labels: Tensor, *, corrected: bool = True, smoothing: Propagation | None = None
+        self, view: Graph, labels: Tensor, *, corrected: bool = True, smoothing: Propagation | None = None
     ) -> NoisyLabels:
         """Return the randomized labels of a graph and the parameters of their noise.
 
         Args:
-            graph: Graph whose split tells training and validation nodes.
+            view: Graph whose split tells training and validation nodes.
             labels: Reported labels.
             corrected: Whether the loss includes the label noise (forward correction).
             smoothing: Propagation of labels; None for none.
         """
-        label = self.report_config.label(graph.num_classes)
+        label = self.report_config.label(view.num_classes)
         return NoisyLabels(
             labels=labels,
-            classes=graph.num_classes,
-            train=reported_nodes(graph, labels, "train"),
-            val=reported_nodes(graph, labels, "val"),
+            classes=view.num_classes,
+            train=reported_nodes(view, labels, "train"),
+            val=reported_nodes(view, labels, "val"),
             keep=label.keep_with(self.missing_labels),
             blind=label.blind,
-            transition=self.transition(graph.num_classes) if corrected else None,
+            transition=self.transition(view.num_classes) if corrected else None,
             smoothing=smoothing,
         )
 
@@ -281,10 +289,10 @@ class LocalMethod(Method):
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
 
-def record_deviations(graph: Graph) -> tuple[str, ...]:
+def record_deviations(view: Graph) -> tuple[str, ...]:
     """Return why records have no valid guarantee, such as column scaling that reads all records."""
-    ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
-    return (*graph.deviations, *ranges)
+    ranges = (FROM_DATA,) if RANGES_PUBLIC in view.notes else ()
+    return (*view.deviations, *ranges)
 
 
 @dataclass(frozen=True, eq=False)

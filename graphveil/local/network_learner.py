@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import Any, Literal, Protocol, Self
 
@@ -46,7 +46,7 @@ from graphveil.local.noisy_labels import (
 from graphveil.local.posterior_mixture import (
     AUTO,
     PRIORS,
-    GraphContext,
+    EdgeContext,
     PosteriorMixture,
     PredictionRule,
     Prior,
@@ -59,8 +59,7 @@ from graphveil.local.posterior_mixture import (
     mixed_posterior,
     without_labels,
 )
-from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes
-from graphveil.local.report_config import scaled
+from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes, scaled
 from graphveil.local.structure import PublicEdges
 from graphveil.nn.backbones import BACKBONES, Backbone, LayerSizes, backbone
 from graphveil.nn.inputs import FeatureEstimates, PropagatedInputs, propagated
@@ -153,7 +152,7 @@ class PropagationConfig(ABC):
     """Builds the linear map that propagates features; it may read the public edges."""
 
     @abstractmethod
-    def along(self, graph: Graph, session: Session) -> Propagation:
+    def along(self, view: Graph, session: Session) -> Propagation:
         """Return the map of a graph."""
 
     @property
@@ -165,9 +164,9 @@ class PropagationConfig(ABC):
     def with_steps(self, steps: int) -> Self:
         """Return the configuration with this number of hops."""
 
-    def candidates(self, graph: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
+    def candidates(self, view: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
         """Return the map of a graph for each number of hops."""
-        return [self.with_steps(each).along(graph, session) for each in steps]
+        return [self.with_steps(each).along(view, session) for each in steps]
 
     def check(self) -> None:  # noqa: B027  # most need no optional package
         """Reject a map that cannot be computed on this machine."""
@@ -196,9 +195,9 @@ class KPropConfig(PropagationConfig):
             steps=steps, aggregator=given.aggregator, self_loops=given.self_loops, isolated=given.isolated
         )
 
-    def along(self, graph: Graph, session: Session) -> KProp:
+    def along(self, view: Graph, session: Session) -> KProp:
         """Return the hops on the edges of a graph."""
-        return self.hops(graph.adjacency)
+        return self.hops(view.adjacency)
 
     def with_steps(self, steps: int) -> Self:
         """Return the configuration with this number of hops."""
@@ -289,31 +288,31 @@ class NetworkLearner(Learner):
             self.backbone, widths, activation=self.activation, dropout=self.dropout, generator=generator
         )
 
-    def fit(self, method: LocalMethod, graph: Graph, session: Session) -> FitResult:
+    def fit(self, method: LocalMethod, view: Graph, session: Session) -> FitResult:
         """Randomize records, propagate the estimated features, and train on them."""
-        options = self.options(method, graph, session)
+        options = self.options(method, view, session)
         with session.stage("randomize"):
-            collected = method.collected(graph, session)
-        best = select_network(options, method, graph, collected.records, session)
+            collected = method.collected(view, session)
+        best = select_network(options, method, view, collected.records, session)
         with session.stage("evidence"):
-            rule, proba = best.learner._predicted(method, graph, best, session)
-        learned = {"clipped": collected.clipped, **best.learned(graph, rule)}
+            rule, proba = best.learner._predicted(method, view, best, session)
+        learned = {"clipped": collected.clipped, **best.learned(view, rule)}
         return best.result(method, collected.records, rule, proba, learned)
 
-    def options(self, method: LocalMethod, graph: Graph, session: Session) -> "list[NetworkOption]":
+    def options(self, method: LocalMethod, view: Graph, session: Session) -> "list[NetworkOption]":
         """Return the learners to select from with their maps, before records are charged.
 
         A map may be impossible to compute on this machine.
         """
-        learners = self.candidates(method, graph)
+        learners = self.candidates(method, view)
         steps = [learner.propagation.steps for learner in learners]
-        maps = self.propagation.candidates(graph, session, [each for each in steps if each != AUTO])
+        maps = self.propagation.candidates(view, session, [each for each in steps if each != AUTO])
         return list(zip(learners, maps, strict=True))
 
-    def candidates(self, method: LocalMethod, graph: Graph) -> list["NetworkLearner"]:
+    def candidates(self, method: LocalMethod, view: Graph) -> list["NetworkLearner"]:
         """Return the learners to select from, without ``"auto"``; they follow from public edges and sizes."""
         automatic = self.posterior_steps == AUTO
-        edges = PublicEdges(graph.adjacency, basis="the unit does not protect edges")
+        edges = PublicEdges(view.adjacency, basis="the unit does not protect edges")
         sparse = edges.mean_degree <= SPARSE_DEGREE
         fixed = replace(
             self,
@@ -336,38 +335,38 @@ class NetworkLearner(Learner):
     def _predicted(
         self,
         method: LocalMethod,
-        graph: Graph,
+        view: Graph,
         fitted: "FittedNetwork",
         session: Session,
     ) -> tuple[PredictionRule, Tensor]:
         """Return the prediction rule and the probabilities of all nodes."""
         noisy, alone = fitted.noisy, fitted.proba
         if self.posterior_use == "validation" and self.posterior_steps:
-            mixture = self._posterior_mixture(method, graph, noisy)
+            mixture = self._posterior_mixture(method, view, noisy)
             validation, training = (without_labels(noisy, part) for part in (noisy.train, noisy.val))
-            shares = reported_shares(training, method.transition(graph.num_classes))
+            shares = reported_shares(training, method.transition(view.num_classes))
             rule = choose_prediction_rule(alone, mixture, validation, shares)
             if rule != "shares":
                 return rule, combine_predictions(rule, alone, mixture.log_proba)
-            return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
+            return rule, self.apply_posterior(method, alone, view, noisy.labels, rule)
         rule = "product"
         if self.posterior_use == "evidence":
-            mixture = self._posterior_mixture(method, graph, noisy)
-            without = self.held_out(method, graph, fitted, mixture.parts, session)
+            mixture = self._posterior_mixture(method, view, noisy)
+            without = self.held_out(method, view, fitted, mixture.parts, session)
             rule = choose_prediction_rule(without, mixture, noisy)
-        return rule, self.apply_posterior(method, alone, graph, noisy.labels, rule)
+        return rule, self.apply_posterior(method, alone, view, noisy.labels, rule)
 
     def _trained(
         self,
         method: LocalMethod,
-        graph: Graph,
+        view: Graph,
         inputs: PropagatedInputs,
         noisy: NoisyLabels,
         session: Session,
     ) -> tuple[Backbone, list[EpochRecord]]:
         """Return a network that was trained on reported labels, and its epochs."""
-        network = self.build(method.sizes_of(graph), session.streams.torch(method.name))
-        network.on(graph.adjacency)
+        network = self.build(method.sizes_of(view), session.streams.torch(method.name))
+        network.on(view.adjacency)
         on_epoch = session.epochs("classifier", self.schedule.epochs)
         history = fit_noisy_labels(
             network, inputs, noisy, self.schedule, select=self.select, on_epoch=on_epoch
@@ -377,7 +376,7 @@ class NetworkLearner(Learner):
     def held_out(
         self,
         method: LocalMethod,
-        graph: Graph,
+        view: Graph,
         fitted: "FittedNetwork",
         folds: Sequence[Tensor],
         session: Session,
@@ -386,16 +385,16 @@ class NetworkLearner(Learner):
 
         Args:
             method: Randomization of records.
-            graph: The graph.
+            view: The graph.
             fitted: Network whose inputs and labels are used.
             folds: Reporting nodes of each fold.
             session: Session of the fit.
         """
-        without = torch.full((graph.num_nodes, graph.num_classes), 1 / graph.num_classes)
+        without = torch.full((view.num_nodes, view.num_classes), 1 / view.num_classes)
         for fold in folds:
             left = without_labels(fitted.noisy, fold)
             if len(left.train) and len(left.val):
-                network, _ = self._trained(method, graph, fitted.inputs, left, session)
+                network, _ = self._trained(method, view, fitted.inputs, left, session)
                 with torch.no_grad():
                     without[fold] = network(fitted.inputs).softmax(dim=1)[fold]
         return without
@@ -403,7 +402,7 @@ class NetworkLearner(Learner):
     def cross_fit(
         self,
         method: LocalMethod,
-        graph: Graph,
+        view: Graph,
         records: RandomizedRecords,
         options: "Sequence[NetworkOption]",
         session: Session,
@@ -412,49 +411,49 @@ class NetworkLearner(Learner):
 
         Args:
             method: Randomization of records.
-            graph: The graph.
+            view: The graph.
             records: Its reports.
             options: The result of ``options``.
             session: Session of the fit.
         """
-        best = select_network(options, method, graph, records, session)
+        best = select_network(options, method, view, records, session)
         with session.stage("evidence"):
             generator = PublicStreams(method.privacy_config.seed or 0).torch("held-out labels")
             folds = held_out_folds(best.noisy, generator)
-            without = self.held_out(method, graph, best, folds, session)
-        learned = best.learned(graph, "network")
+            without = self.held_out(method, view, best, folds, session)
+        learned = best.learned(view, "network")
         return HeldOutFit(best.result(method, records, "network", best.proba, learned), without)
 
-    def noisy(self, method: LocalMethod, graph: Graph, labels: Tensor) -> NoisyLabels:
+    def noisy(self, method: LocalMethod, view: Graph, labels: Tensor) -> NoisyLabels:
         """Return the randomized labels of a graph, with the configured correction and smoothing."""
-        smoothing = self.smoothing.hops(graph.adjacency) if self.smoothing.steps else None
-        return method.noisy(graph, labels, corrected=self.forward_correction, smoothing=smoothing)
+        smoothing = self.smoothing.hops(view.adjacency) if self.smoothing.steps else None
+        return method.noisy(view, labels, corrected=self.forward_correction, smoothing=smoothing)
 
     def apply_posterior(
-        self, method: LocalMethod, proba: Tensor, graph: Graph, labels: Tensor, rule: PredictionRule
+        self, method: LocalMethod, proba: Tensor, view: Graph, labels: Tensor, rule: PredictionRule
     ) -> Tensor:
         """Combine probabilities with the posterior from reported labels, if configured."""
         if not self.posterior_steps or rule == "network":
             return proba
         assert isinstance(self.posterior_steps, int)  # ``candidates`` has resolved it
-        noisy = self.noisy(method, graph, labels)
-        transition = method.transition(graph.num_classes)
+        noisy = self.noisy(method, view, labels)
+        transition = method.transition(view.num_classes)
         if rule == "shares":
-            return reported_shares(noisy, transition).repeat(graph.num_nodes, 1)
+            return reported_shares(noisy, transition).repeat(view.num_nodes, 1)
         if self.prior == "diffusion":
-            posterior = log_posterior(noisy, transition, graph.adjacency, self.posterior_steps)
+            posterior = log_posterior(noisy, transition, view.adjacency, self.posterior_steps)
         else:
-            posterior = self._posterior_mixture(method, graph, noisy).log_proba
+            posterior = self._posterior_mixture(method, view, noisy).log_proba
         return combine_predictions(rule, proba, posterior)
 
-    def _posterior_mixture(self, method: LocalMethod, graph: Graph, noisy: NoisyLabels) -> PosteriorMixture:
+    def _posterior_mixture(self, method: LocalMethod, view: Graph, noisy: NoisyLabels) -> PosteriorMixture:
         """Return the posterior from reported labels; the seed determines the held-out folds."""
         assert isinstance(self.posterior_steps, int)  # ``candidates`` has resolved it, and the prior
         assert self.prior is not None
         return mixed_posterior(
             noisy,
-            method.transition(graph.num_classes),
-            GraphContext(graph.adjacency, self.posterior_steps),
+            method.transition(view.num_classes),
+            EdgeContext(view.adjacency, self.posterior_steps),
             PublicStreams(method.privacy_config.seed or 0).torch("held-out labels"),
             names=PRIORS[self.prior],
             robust=self.prior == "robust",
@@ -498,11 +497,11 @@ class FittedNetwork:
             logits: Tensor = self.network(self.inputs)
         return logits.softmax(dim=1)
 
-    def learned(self, graph: Graph, rule: PredictionRule) -> dict[str, Any]:
+    def learned(self, view: Graph, rule: PredictionRule) -> dict[str, Any]:
         """Return the agreement with reported labels, and what was selected."""
         labels = self.noisy.labels
         agreement = {
-            part: self.noisy.agreement(self.proba, reported_nodes(graph, labels, part))
+            part: self.noisy.agreement(self.proba, reported_nodes(view, labels, part))
             for part in ("train", "val")
         }
         found = {
@@ -531,7 +530,7 @@ class FittedNetwork:
 def select_network(
     options: Sequence[NetworkOption],
     method: LocalMethod,
-    graph: Graph,
+    view: Graph,
     records: RandomizedRecords,
     session: Session,
 ) -> FittedNetwork:
@@ -540,10 +539,10 @@ def select_network(
     for learner, propagation in options:
         with session.stage("aggregate"):
             inputs = propagated(records.features, propagation)
-        noisy = learner.noisy(method, graph, records.labels)
+        noisy = learner.noisy(method, view, records.labels)
         noisy = replace(noisy, holds_out=len(options) > 1 or learner.posterior_use == "validation")
         with session.stage("classifier"):
-            network, history = learner._trained(method, graph, inputs, noisy, session)
+            network, history = learner._trained(method, view, inputs, noisy, session)
         trained.append(FittedNetwork(learner, inputs, noisy, network, history))
     best = min(trained, key=FittedNetwork.val_loss)
     session.record("classifier", best.history)
@@ -566,7 +565,7 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
     network: Backbone
     rule: PredictionRule = "product"
 
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict another graph from exact features and no labels, if the unit is ``none``.
 
         Raises:
@@ -576,31 +575,27 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
             raise ConfigError(
                 "The nodes of another graph must send LDP reports before the model can predict them."
             )
-        estimates = FeatureEstimates(scaled(graph.x, self.method.report_config.scaling))
-        propagation = self.learner.propagation.along(graph, session)
-        return CachedPrediction(None, (), self.proba(graph, estimates, propagation))
+        estimates = FeatureEstimates(scaled(view.x, self.method.report_config.scaling))
+        propagation = self.learner.propagation.along(view, session)
+        return CachedPrediction(None, (), self.proba(view, estimates, propagation))
 
     def collect(
-        self, graph: Graph, before: "CachedReports | None", session: Session, collection_index: int
+        self, view: Graph, before: "CachedReports | None", session: Session, collection_index: int
     ) -> "CachedReports":
         """Randomize the features of nodes without stored reports, charge the ledger, and predict the graph.
 
         Args:
-            graph: Graph to predict.
+            view: Graph to predict.
             before: Stored reports of its first nodes; all other nodes report now.
             session: Ledger and guarantee of the collection.
             collection_index: Number of this collection, so that its noise is independent of others.
         """
-        config = self.method.report_config
-        propagation = self.learner.propagation.along(graph, session)  # before its nodes are charged
+        propagation = self.learner.propagation.along(view, session)  # before its nodes are charged
         first = 0 if before is None else len(before.records.labels)
-        own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), config.scaling)
-        randomizer = config.randomizer(graph.num_features, graph.num_classes)
-        found = self.method.collect_reports(
-            graph,
-            session,
-            lambda: randomizer.randomize_features_only(own, session.noise_seed, collection_index),
-        )
+        own = rows(view.x, torch.arange(first, view.num_nodes))
+        randomizer = self.method.report_config.randomizer(view.num_features, view.num_classes)
+        randomize = partial(randomizer.randomize_features_only, session.noise_seed, collection_index)
+        found = self.method.collect_reports(view, session, randomize, (own,))
         records = randomizer.received(found, own)
         if before is not None:
             old = before.records
@@ -611,22 +606,22 @@ class TrainedLpgnn(TrainedOnReports, TrainedModel):
                 records.release_id,
                 old.reproducible or records.reproducible,
             )
-        return CachedReports(None, (), self._predicted(graph, records, propagation), records)
+        return CachedReports(None, (), self._predicted(view, records, propagation), records)
 
-    def predicted(self, graph: Graph, records: RandomizedRecords, session: Session) -> Tensor:
+    def predicted(self, view: Graph, records: RandomizedRecords, session: Session) -> Tensor:
         """Return probabilities (N, C) from reports that are already charged."""
-        return self._predicted(graph, records, self.learner.propagation.along(graph, session))
+        return self._predicted(view, records, self.learner.propagation.along(view, session))
 
-    def _predicted(self, graph: Graph, records: RandomizedRecords, propagation: Propagation) -> Tensor:
-        proba = self.proba(graph, records.features, propagation)
+    def _predicted(self, view: Graph, records: RandomizedRecords, propagation: Propagation) -> Tensor:
+        proba = self.proba(view, records.features, propagation)
         if bool(known(records.labels).any()):  # use labels if any were reported
-            proba = self.learner.apply_posterior(self.method, proba, graph, records.labels, self.rule)
+            proba = self.learner.apply_posterior(self.method, proba, view, records.labels, self.rule)
         return proba
 
     @torch.no_grad()
-    def proba(self, graph: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
+    def proba(self, view: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
         """Return probabilities (N, C) from estimated features."""
-        network = copy(self.network).on(graph.adjacency)  # the same parameters, on other edges
+        network = copy(self.network).on(view.adjacency)  # the same parameters, on other edges
         logits: Tensor = network(propagated(estimates, propagation))
         return logits.softmax(dim=1)
 
@@ -655,7 +650,7 @@ class CollectionRequest:
     """One collection of features on another graph.
 
     Args:
-        graph: Graph to predict.
+        graph: View of the graph to predict.
         privacy_cost: Guarantee of this collection alone.
         steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
         before: Stored reports of the graph that it has grown from.
@@ -685,8 +680,9 @@ class CollectionRequest:
     def execute(self, prediction_state: PredictionState) -> None:
         """Randomize features, charge the ledger, and store the result in the cache."""
         index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
-        collected = _collecting_model(prediction_state).collect(self.graph, self.before, session, index)
-        prediction_state.cache.keep(self.graph.version, self.graph.features_digest(), collected)
+        view = self.graph
+        collected = _collecting_model(prediction_state).collect(view, self.before, session, index)
+        prediction_state.cache.keep(view.version, view.features_digest(), collected)
 
 
 def collection_requests(
@@ -706,9 +702,10 @@ def collection_requests(
             "Collect LDP reports of the nodes of the other graph, and train on all LDP reports "
             "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
         )
-    privacy_cost = _collecting_model(prediction_state).method.feature_report_cost(graph, fitted.guarantee)
-    steps, before = _growth(prediction_state.cache, graph)
-    found = CollectionRequest(graph, privacy_cost, steps, before, options.assume_disjoint_nodes)
+    view = fitted.method.view(graph)
+    privacy_cost = _collecting_model(prediction_state).method.feature_report_cost(view, fitted.guarantee)
+    steps, before = _growth(prediction_state.cache, view)
+    found = CollectionRequest(view, privacy_cost, steps, before, options.assume_disjoint_nodes)
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
             "assume_disjoint_nodes (--assume-disjoint-nodes) is not valid, because this graph has "
@@ -726,7 +723,7 @@ class CollectingModel(Protocol):
         """Randomization of records."""
 
     def collect(
-        self, graph: Graph, before: CachedReports | None, session: Session, collection_index: int
+        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
     ) -> CachedReports:
         """Randomize features, charge the ledger, and predict; see ``TrainedLpgnn.collect``."""
 
@@ -738,12 +735,12 @@ def _collecting_model(prediction_state: PredictionState) -> CollectingModel:
     return collecting
 
 
-def _growth(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
+def _growth(cache: PredictionCache, view: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
     """Return the growth steps since the last graph with stored reports, and these reports; else nothing."""
     pending = list[GrowthStep]()
-    for step in reversed(graph.adjacency.history):
+    for step in reversed(view.adjacency.history):
         pending.insert(0, step)
-        kept = cache.find(step.base, graph.features_digest(step.base_nodes))
+        kept = cache.find(step.base, view.features_digest(step.base_nodes))
         if isinstance(kept, CachedReports):
             return tuple(pending), kept
     return (), None

@@ -164,8 +164,8 @@ def diffusion_hops(edges: PublicEdges) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphContext:
-    """Public facts about a graph, computed once for all candidates.
+class EdgeContext:
+    """Public facts about the edges of a graph, computed once for all candidates.
 
     Args:
         adjacency: Public edges.
@@ -211,7 +211,7 @@ class PosteriorMixture:
 def mixed_posterior(
     noisy: NoisyLabels,
     transition: Tensor,
-    graph_context: GraphContext,
+    edge_context: EdgeContext,
     generator: torch.Generator,
     names: Sequence[str],
     *,
@@ -238,7 +238,7 @@ def mixed_posterior(
     Args:
         noisy: Reported labels.
         transition: T (C, C).
-        graph_context: Public edges.
+        edge_context: Public edges.
         generator: Randomness that assigns nodes to folds.
         names: Names in ``CANDIDATE_POSTERIORS`` to mix.
         robust: Whether to correct for malicious clients (poisoning).
@@ -247,12 +247,12 @@ def mixed_posterior(
         Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
     labeled, parts = known(noisy.labels).nonzero()[:, 0], held_out_folds(noisy, generator)
-    whole, without = _held_out_posteriors(noisy, transition, graph_context, parts, names, None)
+    whole, without = _held_out_posteriors(noisy, transition, edge_context, parts, names, None)
     if robust:
         poisoned_shares = poisoning_estimate(noisy, without.exp().mean(dim=0)).excess
         if bool(poisoned_shares.any()):
             whole, without = _held_out_posteriors(
-                noisy, transition, graph_context, parts, names, poisoned_shares
+                noisy, transition, edge_context, parts, names, poisoned_shares
             )
     likely = (without[:, labeled].exp() * noisy.likelihood[labeled]).sum(dim=2).t()
     weights = mixture_weights(likely)
@@ -275,18 +275,18 @@ def held_out_folds(noisy: NoisyLabels, generator: torch.Generator) -> tuple[Tens
 def _held_out_posteriors(
     noisy: NoisyLabels,
     transition: Tensor,
-    graph_context: GraphContext,
+    edge_context: EdgeContext,
     parts: tuple[Tensor, ...],
     names: Sequence[str],
     poisoned_shares: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the candidates from all labels, and for each fold from the other folds, (K, N, C) each."""
-    whole = candidate_posteriors(noisy, transition, graph_context, names, poisoned_shares)
+    whole = candidate_posteriors(noisy, transition, edge_context, names, poisoned_shares)
     without, count = torch.zeros_like(whole), sum(map(len, parts))
     for away in parts:
         if 0 < len(away) < count:
             left = without_labels(noisy, away)
-            without[:, away] = candidate_posteriors(left, transition, graph_context, names, poisoned_shares)[
+            without[:, away] = candidate_posteriors(left, transition, edge_context, names, poisoned_shares)[
                 :, away
             ]
     return whole, without
@@ -341,7 +341,7 @@ def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) 
 def candidate_posteriors(
     noisy: NoisyLabels,
     transition: Tensor,
-    graph_context: GraphContext,
+    edge_context: EdgeContext,
     names: Sequence[str],
     poisoned_shares: Tensor | None = None,
 ) -> Tensor:
@@ -349,7 +349,7 @@ def candidate_posteriors(
 
     ``poisoned_shares`` is the share of LDP reports that claim each class falsely, (C); None for none.
     """
-    context = _PosteriorContext(noisy, transition, graph_context, poisoned_shares)
+    context = _PosteriorContext(noisy, transition, edge_context, poisoned_shares)
     return torch.stack([CANDIDATE_POSTERIORS[name](context) for name in names])
 
 
@@ -389,7 +389,7 @@ class _PosteriorContext:
 
     noisy: NoisyLabels
     transition: Tensor
-    graph_context: GraphContext
+    edge_context: EdgeContext
     poisoned_shares: Tensor | None = None
 
     @cached_property
@@ -412,13 +412,13 @@ class _PosteriorContext:
         """The result of ``log_posterior``."""
         given = None if self.poisoned_shares is None else self.shares
         return log_posterior(
-            self.noisy, self.transition, self.graph_context.adjacency, self.graph_context.steps, given
+            self.noisy, self.transition, self.edge_context.adjacency, self.edge_context.steps, given
         )
 
     @cached_property
     def diffusion(self) -> Tensor:
         """The diffusion prior."""
-        return diffusion_prior(self.noisy, self.graph_context.adjacency, self.graph_context.steps)
+        return diffusion_prior(self.noisy, self.edge_context.adjacency, self.edge_context.steps)
 
     @cached_property
     def community_log_ratio(self) -> Tensor:
@@ -430,7 +430,7 @@ class _PosteriorContext:
         labeled = known(self.noisy.labels)
         likely = self.noisy.likelihood[labeled]
         found = []
-        for partition in self.graph_context.partitions:
+        for partition in self.edge_context.partitions:
             place, count = partition[labeled], int(partition.max()) + 1
             shares = self.shares.expand(count, -1)
             for _ in range(_ROUNDS):
@@ -449,7 +449,7 @@ def _beliefs(context: _PosteriorContext, homophily: float, *, communities: bool)
     if communities:
         start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
         evidence = evidence + _TRUST * context.community_log_ratio
-    return belief_propagation(evidence, context.graph_context.pairs, homophily=homophily, start=start)
+    return belief_propagation(evidence, context.edge_context.pairs, homophily=homophily, start=start)
 
 
 CANDIDATE_POSTERIORS: dict[str, Callable[[_PosteriorContext], Tensor]] = {

@@ -1,29 +1,26 @@
-"""Randomize node records locally and store the reports: later steps read no raw record.
+"""Randomize node records as clients do, and estimate features from the reports.
 
-A collection is recorded in the ledger first, and its reports are kept, so that an interrupted fit is
-charged once.
+A fit has handles of node records. ``collect_reports`` charges the ledger and passes the records to a
+randomizer; later steps read reports only.
 """
 
 import hashlib
 import json
 import math
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.core.clipping import snapshot
-from graphveil.core.features import Features, rows, to_dense
+from graphveil.core.collection import ReportFile, collect, release_id_of
+from graphveil.core.features import Features, rows, to_dense, unit_interval
 from graphveil.core.ledger import Entry, ledger_of
+from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.estimators.method import State
 from graphveil.estimators.public_sizes import members
@@ -31,6 +28,8 @@ from graphveil.estimators.session import Session
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPReports, LocalNoise
 from graphveil.nn.inputs import FeatureEstimates
 
+Scaling = Literal["none", "row", "columns"]
+SCALINGS: tuple[Scaling, ...] = ("none", "row", "columns")
 UNKNOWN = -1  # no reported label
 _BLOCK_VALUES = 1 << 24  # raw feature values that are dense at a time
 
@@ -60,30 +59,33 @@ class Randomizer:
 
     mechanism: FeatureMechanism | None  # None if no features are reported
     label: LabelMechanism
+    scaling: Scaling = "none"
 
-    def __call__(self, graph: Graph, x: Features, seed: int | None) -> State:
+    def parts(self, view: Graph) -> tuple[Any, ...]:
+        """Return the parts of the records that are reported: labels, and possibly features."""
+        return (view.y,) if self.mechanism is None else (view.y, view.x)
+
+    def __call__(self, reporting: Tensor, seed: int | None, y: Tensor, x: Features | None = None) -> State:
         """Return the LDP reports of all nodes as tensors.
 
         Args:
-            graph: Labels and split.
-            x: Features, one row per node.
+            reporting: Which nodes report a label, bool (N).
             seed: Makes the noise reproducible; None to use the randomness of the operating system.
+            y: Labels.
+            x: Features, one row per node; None if no features are reported.
         """
         noise = LocalNoise(seed)
-        labels = self.label.missing_reports(graph.num_nodes)
-        reporting = np.flatnonzero(label_report_nodes(graph).numpy())
-        labels[reporting] = self.label.perturb(
-            graph.y.numpy()[reporting], stream=noise.stream("labels"), rows=reporting
-        )
+        labels, nodes = self.label.missing_reports(len(y)), np.flatnonzero(reporting.numpy())
+        labels[nodes] = self.label.perturb(y.numpy()[nodes], stream=noise.stream("labels"), rows=nodes)
         return self._report_tensors(labels, x, noise, "features")
 
-    def randomize_features_only(self, x: Features, seed: int | None, collection_index: int) -> State:
+    def randomize_features_only(self, seed: int | None, collection_index: int, x: Features) -> State:
         """Return the randomized features of nodes that report no label.
 
         Args:
-            x: Features, one row per node.
             seed: Makes the noise reproducible; None to use the randomness of the operating system.
             collection_index: Number of this collection, so that its noise is independent of others.
+            x: Features, one row per node.
         """
         return self._report_tensors(
             self.label.missing_reports(x.shape[0]),
@@ -92,38 +94,37 @@ class Randomizer:
             f"features, collection {collection_index}",
         )
 
-    def _report_tensors(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
-        """Return randomized labels, and features that are randomized here."""
-        return {
-            "labels": torch.from_numpy(labels),
-            "reproducible": torch.tensor(bool(noise.deviations)),
-            **({} if self.mechanism is None else randomize_features(self.mechanism, x, noise, purpose)),
-        }
+    def _report_tensors(self, labels: Any, x: Features | None, noise: LocalNoise, purpose: str) -> State:
+        """Return randomized labels, and features that are scaled and randomized here."""
+        found = {"labels": torch.from_numpy(labels), "reproducible": torch.tensor(bool(noise.deviations))}
+        if self.mechanism is None or x is None:
+            return found
+        return found | randomize_features(self.mechanism, scaled(x, self.scaling), noise, purpose)
 
-    def received(self, found: State, x: Features) -> RandomizedRecords:
-        """Return the estimates of the server from the reports."""
+    def received(self, found: State, x: Any) -> RandomizedRecords:
+        """Return the estimates of the server from the reports; ``x`` is read if it is public."""
         return RandomizedRecords(
             FeatureEstimates(torch.zeros((x.shape[0], 0)))
             if self.mechanism is None
-            else estimate_features(self.mechanism, found, x),
+            else estimate_features(self.mechanism, found, x, self.scaling),
             found["labels"],
             release_id_of(found),
             bool(found["reproducible"]),
         )
 
-    def binding(self, graph: Graph) -> dict[str, object]:
+    def binding(self, view: Graph) -> dict[str, object]:
         """Return the public facts that a file of reports is bound to: nodes, split, edges and mechanisms.
 
         Reports belong to nodes by index, so the nodes must be the same and in the same order.
         """
         # Numbers or text, encoded without collisions between lists.
-        ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
+        ids = None if view.ids is None else json.dumps(list(map(str, view.ids.tolist())))
         return {
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
-            "telling": _digest(np.packbits(label_report_nodes(graph).numpy())),
+            "telling": _digest(np.packbits(label_report_nodes(view).numpy())),
             "ids": None if ids is None else _digest(np.frombuffer(ids.encode(), dtype=np.uint8)),
-            "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
+            "edges": _digest(view.adjacency.indptr.numpy(), view.adjacency.indices.numpy()),
         }
 
 
@@ -143,26 +144,28 @@ def randomize_features(mechanism: FeatureMechanism, x: Features, noise: LocalNoi
     return found | ({"indices": torch.from_numpy(np.concatenate(indices))} if indices else {})
 
 
-def estimate_features(mechanism: FeatureMechanism, found: State, x: Features) -> FeatureEstimates:
-    """Return the estimated features; unprotected features are only clipped to their range."""
+def estimate_features(
+    mechanism: FeatureMechanism, found: State, x: Any, scaling: Scaling = "none"
+) -> FeatureEstimates:
+    """Return the estimated features; unprotected features are only scaled, and clipped to their range."""
     if "values" not in found:
-        return FeatureEstimates(clipped(mechanism, x))
+        return FeatureEstimates(clipped(mechanism, scaled(x, scaling)))
     if "indices" not in found:
         reports = LDPReports(found["values"].numpy())
         return FeatureEstimates(torch.from_numpy(mechanism.estimate(reports)))
     return sparse_estimates(mechanism, LDPReports(found["values"].numpy(), found["indices"].numpy()))
 
 
-def label_report_nodes(graph: Graph) -> Tensor:
+def label_report_nodes(view: Graph) -> Tensor:
     """Return which nodes report a label, with or without having one: training and validation, bool (N)."""
-    found = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    found[torch.cat([members(graph, "train"), members(graph, "val")])] = True
+    found = torch.zeros(view.num_nodes, dtype=torch.bool)
+    found[torch.cat([members(view, "train"), members(view, "val")])] = True
     return found
 
 
-def reported_nodes(graph: Graph, labels: Tensor, split: str) -> Tensor:
+def reported_nodes(view: Graph, labels: Tensor, split: str) -> Tensor:
     """Return the nodes of a part of the split with a reported label, int64."""
-    found = members(graph, split)
+    found = members(view, split)
     return found[known(labels)[found]]
 
 
@@ -191,11 +194,18 @@ def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> Featur
     return FeatureEstimates(deviations, torch.from_numpy(middle.copy()))
 
 
-def outside(bounds: Bounds, x: Features) -> int:
-    """Return how many features lie outside their public range; this number is private."""
+def outside(bounds: Bounds, x: Features) -> Tensor:
+    """Return how many features of each node lie outside their public range, int64 (N). This is private."""
     if not isinstance(x, Tensor) and isinstance(bounds.low, float) and bounds.outside(np.zeros(1)) == 0:
-        return bounds.outside(x.data)
-    return sum(bounds.outside(to_dense(rows(x, part)).numpy()) for part in _blocks(x))
+        upto = np.concatenate([[0], np.cumsum(bounds.beyond(x.data))])  # zeros that are not stored are inside
+        return torch.from_numpy(np.diff(upto[x.indptr]))
+    counts = [bounds.beyond(to_dense(rows(x, part)).numpy()).sum(axis=1) for part in _blocks(x)]
+    return torch.from_numpy(np.concatenate(counts))
+
+
+def clipped_values(bounds: Bounds, x: Any, scaling: Scaling) -> Any:
+    """Return how many features each node clips to their public range: a handle if features are protected."""
+    return map_records(lambda own: outside(bounds, scaled(own, scaling)), x)
 
 
 def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
@@ -213,85 +223,62 @@ def _blocks(x: Features) -> Iterator[Tensor]:
     yield from torch.split(torch.arange(x.shape[0]), max(1, _BLOCK_VALUES // x.shape[1]))
 
 
-def exact_records(graph: Graph, x: Features) -> RandomizedRecords:
+def scaled(x: Features, how: Scaling) -> Features:
+    """Return the scaled features.
+
+    ``"row"`` reads one record at a time, so each node can apply it before it randomizes. ``"columns"`` reads
+    all records (the preparation of LPGNN).
+
+    >>> scaled(torch.tensor([[2.0, 4.0, 3.0], [5.0, 5.0, 5.0]]), "row")
+    tensor([[0.0000, 1.0000, 0.5000],
+            [0.0000, 0.0000, 0.0000]])
+    """
+    if how == "none":
+        return x
+    if how == "columns":
+        return unit_interval(x)
+    if not isinstance(x, Tensor) and not x.min(axis=1).toarray().any():  # then zeros stay implicit
+        inverse = _inverse(torch.from_numpy(x.max(axis=1).toarray().ravel())).numpy()
+        parts: Any = (x.data * np.repeat(inverse, np.diff(x.indptr)), x.indices, x.indptr)
+        return sparse.csr_array(parts, shape=x.shape)
+    dense = to_dense(x)
+    low, high = dense.amin(dim=1, keepdim=True), dense.amax(dim=1, keepdim=True)
+    return (dense - low) * _inverse(high - low)
+
+
+def _inverse(width: Tensor) -> Tensor:
+    """Return 1 / width, 0 for 0."""
+    return torch.where(width > 0, 1 / width.clamp(min=torch.finfo(torch.float32).tiny), 0.0)
+
+
+def exact_records(view: Graph, scaling: Scaling) -> RandomizedRecords:
     """Return exact records in place of randomized ones: the reference without privacy."""
-    labels = torch.where(graph.labeled_in("train", "val"), graph.y, UNKNOWN)
-    return RandomizedRecords(FeatureEstimates(x), labels, "", False)
-
-
-@dataclass(frozen=True, eq=False)
-class ReportFile:
-    """A file of reports, and the public facts that it is bound to."""
-
-    path: Path
-    binding: snapshot.Binding
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the folder, so that a concurrent fit waits and then uses the stored reports.
-
-        Otherwise both fits would collect under one ledger entry. The lock ends with the process.
-        """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path.with_suffix(".lock"), mode=0o600):
-            yield
-
-    def load(self) -> State:
-        """Return the stored tensors; empty if the file does not exist."""
-        return snapshot.load(self.path, self.binding) if self.path.exists() else {}
-
-    def save(self, found: State) -> None:
-        """Write the tensors."""
-        snapshot.save(self.path, found, self.binding)
+    labels = torch.where(view.labeled_in("train", "val"), view.y, UNKNOWN)
+    return RandomizedRecords(FeatureEstimates(scaled(view.x, scaling)), labels, "", False)
 
 
 def collect_reports(
-    graph: Graph,
+    view: Graph,
     session: Session,
     entry: Callable[[str], Entry],
-    randomize: Callable[[], State],
+    randomize: Callable[..., State],
+    records: Sequence[Any],
     report_file: ReportFile | None = None,
 ) -> State:
-    """Return the reports of an interrupted fit, or charge the ledger and collect reports.
-
-    The release id is stored before the ledger records it, so an interrupted fit is resumed under the same id.
-    Reports that were not stored were not used, so nodes report again under the same id.
+    """Charge a collection and return its reports, or return those of an interrupted fit; see ``collect``.
 
     Args:
-        graph: The reporting nodes.
+        view: The reporting nodes.
         session: Names the ledger; the default is that of all nodes of the graph.
         entry: Returns the ledger entry for a release id.
-        randomize: Randomizes records; its ``reproducible`` is whether the noise has a seed.
+        randomize: Randomizes the parts of the records.
+        records: Parts of the records, as handles if they are protected.
         report_file: File of the reports.
-
-    Raises:
-        ArtifactError: The file belongs to another configuration, or to other nodes, edges or another split.
-        BudgetError: The ledger rejects the entry. Nothing is reported, and nothing is left to resume.
 
     Privacy:
         Unit: that of ``entry``. Reads: node records, through ``randomize``. Charges: ``entry``, once.
     """
-    ledger = session.ledger or ledger_of(graph.edge_set)
-    if report_file is None or not report_file.path.exists():
-        ledger.check(entry("unbooked"))  # an error leaves no folder
-    with nullcontext() if report_file is None else report_file.lock():
-        found = {} if report_file is None else report_file.load()
-        if not found:
-            found = {"release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8)}
-            if report_file is not None:
-                report_file.save(found)
-        if not ledger.contains(release_id_of(found)):
-            ledger.record(entry(release_id_of(found)))
-        ledger.commit(release_id_of(found))  # no refund after this point
-        session.on_recorded()
-        if "reproducible" not in found:
-            found |= randomize()
-            if report_file is not None:
-                report_file.save(found)
+    ledger = session.ledger or ledger_of(view.edge_set)
+    found = collect(records, randomize, entry, ledger, session.on_recorded, report_file)
     session.reproducible |= bool(found["reproducible"])
     return found
-
-
-def release_id_of(found: State) -> str:
-    """Return the release id of reports."""
-    return bytes(found["release"].tolist()).hex()

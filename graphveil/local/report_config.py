@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from scipy import sparse
-from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.artifacts.snapshot import ReleaseRow
-from graphveil.core.features import Features, to_dense, unit_interval
+from graphveil.core.view import LABEL_FIELDS
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.local.randomized_records import Randomizer
+from graphveil.local.randomized_records import SCALINGS, Randomizer, Scaling
 from graphveil.mechanisms import (
     AnalyticGaussian,
     Bounds,
@@ -44,8 +41,6 @@ LABELS: dict[Labels, type[LabelRR | SubsetSelection | LocalHashing]] = {
     "subset": SubsetSelection,
     "hashing": LocalHashing,
 }
-Scaling = Literal["none", "row", "columns"]
-SCALINGS: tuple[Scaling, ...] = ("none", "row", "columns")
 ROW_SCALED = (
     "each node brings its features to [0, 1] by its own smallest and largest one, before anything else"
 )
@@ -158,6 +153,14 @@ class FeatureReportConfig:
             raise ConfigError(
                 f"k, rounding and decode are only for features='feature-rr', not {self.name!r}. Remove them."
             )
+
+    @property
+    def public(self) -> bool:
+        """Whether a fit reads exact features, because no guarantee covers them.
+
+        Either eps_x is infinite, or the range is computed from all records.
+        """
+        return math.isinf(self.epsilon) or self.bounds.from_data
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return the mechanism for vectors of ``dim`` features."""
@@ -283,6 +286,12 @@ class ReportConfig:
             scaling="none" if features is None else features.scaling,
         )
 
+    @property
+    def public_fields(self) -> tuple[str, ...]:
+        """The fields of a graph that a fit reads as they are; features that are not reported are not read."""
+        features = ("x",) if self.features is not None and self.features.public else ()
+        return (*features, *LABEL_FIELDS) if math.isinf(self.eps_y) else features
+
     def mechanism(self, dim: int) -> FeatureMechanism | None:
         """Return the mechanism for ``dim`` features; None if no features are reported."""
         return None if self.features is None else self.features.mechanism(dim)
@@ -298,7 +307,7 @@ class ReportConfig:
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
         """Return the randomizer for records with these numbers of features and classes."""
-        return Randomizer(mechanism=self.mechanism(features), label=self.label(classes))
+        return Randomizer(mechanism=self.mechanism(features), label=self.label(classes), scaling=self.scaling)
 
 
 def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig) -> FeatureReportConfig:
@@ -359,34 +368,3 @@ def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConf
             f"Pass {it} ({flags}; inf means no protection)."
         )
     check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
-
-
-# -- scaling ----
-
-
-def scaled(x: Features, how: Scaling) -> Features:
-    """Return the scaled features.
-
-    ``"row"`` reads one record at a time, so each node can apply it before it randomizes. ``"columns"`` reads
-    all records (the preparation of LPGNN).
-
-    >>> scaled(torch.tensor([[2.0, 4.0, 3.0], [5.0, 5.0, 5.0]]), "row")
-    tensor([[0.0000, 1.0000, 0.5000],
-            [0.0000, 0.0000, 0.0000]])
-    """
-    if how == "none":
-        return x
-    if how == "columns":
-        return unit_interval(x)
-    if not isinstance(x, Tensor) and not x.min(axis=1).toarray().any():  # then zeros stay implicit
-        inverse = _inverse(torch.from_numpy(x.max(axis=1).toarray().ravel())).numpy()
-        parts: Any = (x.data * np.repeat(inverse, np.diff(x.indptr)), x.indices, x.indptr)
-        return sparse.csr_array(parts, shape=x.shape)
-    dense = to_dense(x)
-    low, high = dense.amin(dim=1, keepdim=True), dense.amax(dim=1, keepdim=True)
-    return (dense - low) * _inverse(high - low)
-
-
-def _inverse(width: Tensor) -> Tensor:
-    """Return 1 / width, 0 for 0."""
-    return torch.where(width > 0, 1 / width.clamp(min=torch.finfo(torch.float32).tiny), 0.0)

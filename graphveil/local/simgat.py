@@ -150,22 +150,22 @@ class SimilarityPropagationConfig(PropagationConfig):
         """Return the configuration with this number of hops."""
         return replace(self, hops=self.hops.with_steps(steps))
 
-    def along(self, graph: Graph, session: Session) -> Propagation:
+    def along(self, view: Graph, session: Session) -> Propagation:
         """Return hops and similar nodes as one linear map."""
         assert isinstance(self.steps, int)
-        return self.candidates(graph, session, [self.steps])[0]
+        return self.candidates(view, session, [self.steps])[0]
 
-    def candidates(self, graph: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
+    def candidates(self, view: Graph, session: Session, steps: Sequence[int]) -> list[Propagation]:
         """Return the map of a graph for each number of hops; similar nodes are computed once."""
         hops = [self.hops.with_steps(each) for each in steps]
         with session.stage("similarity"):
-            edges = PublicEdges(graph.adjacency, basis=self.basis)
+            edges = PublicEdges(view.adjacency, basis=self.basis)
             similar = self.similar(edges, session)
             if self.combine == "union":
                 both = union(edges, similar, max_union_degree=self.max_union_degree)
                 return [each.hops(both) for each in hops]
             mean = SparseMap.from_scipy(averaging(similar, weighted=self.weight == "similarity"))
-            return [ComposedPropagation((each.along(graph, session), mean)) for each in hops]
+            return [ComposedPropagation((each.along(view, session), mean)) for each in hops]
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

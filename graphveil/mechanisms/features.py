@@ -125,9 +125,13 @@ class Bounds:
             z += np.asarray(self.low, dtype=z.dtype)
         return z
 
+    def beyond(self, x: Real) -> npt.NDArray[np.bool_]:
+        """Return which values are outside and so are clipped. This is private: do not publish it."""
+        return (x < np.asarray(self.low)) | (x > np.asarray(self.high))
+
     def outside(self, x: Real) -> int:
         """Return the number of values outside, which are clipped. This is private: do not publish it."""
-        return int(((x < np.asarray(self.low)) | (x > np.asarray(self.high))).sum())
+        return int(self.beyond(x).sum())
 
 
 def _ends(name: str, ends: Any) -> Ends:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.core.collection import ReportFile, release_id_of
 from graphveil.core.events import LocalReport
 from graphveil.core.ledger import Entry, MemoryLedger
 from graphveil.core.noise.random import PublicStreams
@@ -18,7 +19,7 @@ from graphveil.data import Graph
 from graphveil.errors import BudgetError
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
-from graphveil.local.randomized_records import ReportFile, collect_reports, release_id_of
+from graphveil.local.randomized_records import collect_reports
 
 STEPS = ("check", "id", "record", "commit", "randomize", "reports")
 
@@ -96,7 +97,7 @@ class Collection:
         self.steps.stop = stop
         session = Session(streams=PublicStreams(0), ledger=self.ledger)
         randomize = lambda: self.steps.run("randomize", self.randomize)  # noqa: E731
-        return collect_reports(graph, session, entry_of, randomize, self.file)
+        return collect_reports(graph, session, entry_of, randomize, (), self.file)
 
     def randomize(self) -> State:
         self.reported += 1

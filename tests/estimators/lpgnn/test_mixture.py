@@ -12,7 +12,7 @@ from graphveil.local.posterior_mixture import (
     CANDIDATE_POSTERIORS,
     PRIORS,
     DirectedPairs,
-    GraphContext,
+    EdgeContext,
     PosteriorMixture,
     belief_propagation,
     candidate_posteriors,
@@ -75,7 +75,7 @@ def test_directions_of_edges_are_ignored() -> None:
 # -- evidence ----------------------------------------------------------------------------------------------
 
 
-def reported(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, GraphContext, torch.Tensor]:
+def reported(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, EdgeContext, torch.Tensor]:
     """Sets of classes that a group's nodes said, but for every fourth node."""
     graph, law = grouped(nodes=nodes), SubsetSelection(epsilon=1.0, classes=7)
     stream = LocalNoise(unsafe_noise_seed=seed).stream("labels")
@@ -84,13 +84,13 @@ def reported(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor
     known = (labels[:, 0] >= 0).nonzero()[:, 0]
     noisy = NoisyLabels(labels=labels, classes=7, train=known[::2], val=known[1::2], keep=law.keep)
     transition = torch.from_numpy(law.transition).float()
-    return noisy, transition, GraphContext(graph.adjacency, 4), graph.y
+    return noisy, transition, EdgeContext(graph.adjacency, 4), graph.y
 
 
 @pytest.mark.parametrize("name", CANDIDATE_POSTERIORS)
 def test_every_candidate_is_normalized_and_better_than_chance(name: str) -> None:
-    noisy, transition, graph_context, truth = reported()
-    (found,) = candidate_posteriors(noisy, transition, graph_context, [name])
+    noisy, transition, edge_context, truth = reported()
+    (found,) = candidate_posteriors(noisy, transition, edge_context, [name])
     assert torch.allclose(found.exp().sum(dim=1), torch.ones(600), atol=1e-4)
     silent = found[::4].argmax(dim=1)
     accuracy = float((silent == truth[::4]).float().mean())
@@ -98,32 +98,30 @@ def test_every_candidate_is_normalized_and_better_than_chance(name: str) -> None
 
 
 def test_held_out_predictions_do_not_read_the_reports_of_their_fold() -> None:
-    noisy, transition, graph_context, _ = reported()
+    noisy, transition, edge_context, _ = reported()
     deal = torch.Generator().manual_seed(0)
-    found = mixed_posterior(noisy, transition, graph_context, deal, PRIORS["nothing"]).held_out
+    found = mixed_posterior(noisy, transition, edge_context, deal, PRIORS["nothing"]).held_out
     heard = (noisy.labels[:, 0] != UNKNOWN).nonzero()[:, 0]
     assert len(torch.unique(found[heard], dim=0)) == 3  # the shares of classes, a third of the nodes left out
     labels = noisy.labels.clone()
     labels[1] = torch.tensor([3, 5])
     changed = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
     deal = torch.Generator().manual_seed(0)
-    again = mixed_posterior(changed, transition, graph_context, deal, PRIORS["diffusion"])
+    again = mixed_posterior(changed, transition, edge_context, deal, PRIORS["diffusion"])
     before = mixed_posterior(
-        noisy, transition, graph_context, torch.Generator().manual_seed(0), PRIORS["diffusion"]
+        noisy, transition, edge_context, torch.Generator().manual_seed(0), PRIORS["diffusion"]
     )
     assert torch.equal(again.held_out[1], before.held_out[1])
     assert not torch.equal(again.log_proba[1], before.log_proba[1])
 
 
 def test_a_robust_mixture_differs_only_if_a_class_is_claimed() -> None:
-    noisy, transition, graph_context, truth = reported(
-        seed=4, nodes=2000
-    )  # no class has a significant excess
+    noisy, transition, edge_context, truth = reported(seed=4, nodes=2000)  # no class has a significant excess
 
     def found(labels: torch.Tensor, robust: bool) -> PosteriorMixture:
         given = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
         deal = torch.Generator().manual_seed(0)
-        return mixed_posterior(given, transition, graph_context, deal, ("diffusion",), robust=robust)
+        return mixed_posterior(given, transition, edge_context, deal, ("diffusion",), robust=robust)
 
     lying = noisy.labels.clone()
     liars = (lying[:, 0] != UNKNOWN).nonzero()[::5, 0]  # a fifth says one class and another one

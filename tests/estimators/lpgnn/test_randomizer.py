@@ -10,8 +10,9 @@ import graphveil as gv
 from graphveil.core.features import to_dense
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
+from graphveil.estimators.method import State
 from graphveil.local.noisy_labels import class_shares
-from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features
+from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features, label_report_nodes
 from graphveil.local.report_config import FeatureReportConfig, feature_row
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from tests.estimators.conftest import CLASSES, FEATURES, grouped
@@ -23,8 +24,12 @@ RANDOMIZER = Randomizer(
 DEVIATIONS = 5  # standard deviations that a mean may be off
 
 
+def reports_of(graph: Graph) -> State:
+    return RANDOMIZER(label_report_nodes(graph), 0, graph.y, graph.x)
+
+
 def test_labels_are_kept_with_their_probability() -> None:
-    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    labels = reports_of(GRAPH)["labels"]
     reported = labels != UNKNOWN
     kept = (labels == GRAPH.y)[reported].double().mean().item()
     keep = RANDOMIZER.label.keep
@@ -32,12 +37,12 @@ def test_labels_are_kept_with_their_probability() -> None:
 
 
 def test_test_nodes_report_no_label() -> None:
-    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    labels = reports_of(GRAPH)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.labeled_in("test"))
 
 
 def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
-    estimates = estimate_features(RANDOMIZER.mechanism, RANDOMIZER(GRAPH, GRAPH.x, 0), GRAPH.x)
+    estimates = estimate_features(RANDOMIZER.mechanism, reports_of(GRAPH), GRAPH.x)
     deviations = estimates.deviations
     assert not isinstance(deviations, torch.Tensor)
     assert np.array_equal(np.diff(deviations.indptr), np.ones(GRAPH.num_nodes))
@@ -65,14 +70,14 @@ def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
 
 def test_nodes_without_a_label_report_a_uniform_class() -> None:
     graph = without_labels(GRAPH, 0.5)
-    labels = RANDOMIZER(graph, graph.x, 0)["labels"]
+    labels = reports_of(graph)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be visible as -1"
     missing = (graph.y == UNKNOWN) & ~GRAPH.test_mask
     shares = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
     chance = 1 / CLASSES
     spread = DEVIATIONS * math.sqrt(chance * (1 - chance) / int(missing.sum()))
     assert (shares - chance).abs().max() < spread
-    whole = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    whole = reports_of(GRAPH)["labels"]
     assert torch.equal(labels[~missing], whole[~missing]), "a label changed the report of another node"
 
 

@@ -1,0 +1,101 @@
+"""One collection of LDP reports: charged first, then randomized, and stored, so that it is charged once.
+
+Under unit ``local-attributes`` a method has handles of the clients' records. They are opened here alone,
+after the collection is recorded. The records are passed to the randomizer of the clients and nothing else.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from graphveil.core.clipping import snapshot
+from graphveil.core.ledger import Entry, PrivacyLedger
+from graphveil.core.view import unwrapped
+
+Reports = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportFile:
+    """A file of reports, and the public facts that it is bound to."""
+
+    path: Path
+    binding: snapshot.Binding
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the folder, so that a concurrent fit waits and then uses the stored reports.
+
+        Otherwise both fits would collect under one ledger entry. The lock ends with the process.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.path.with_suffix(".lock"), mode=0o600):
+            yield
+
+    def load(self) -> Reports:
+        """Return the stored tensors; empty if the file does not exist."""
+        return snapshot.load(self.path, self.binding) if self.path.exists() else {}
+
+    def save(self, found: Reports) -> None:
+        """Write the tensors."""
+        snapshot.save(self.path, found, self.binding)
+
+
+def collect(
+    records: Sequence[Any],
+    randomize: Callable[..., Reports],
+    entry: Callable[[str], Entry],
+    ledger: PrivacyLedger,
+    on_recorded: Callable[[], None],
+    report_file: ReportFile | None = None,
+) -> Reports:
+    """Return the reports of an interrupted fit, or charge the ledger and collect reports.
+
+    The release id is stored before the ledger records it, so an interrupted fit is resumed under the same id.
+    Reports that were not stored were not used, so nodes report again under the same id.
+
+    Args:
+        records: Parts of the clients' records: handles, or rows that are public.
+        randomize: Randomizes these parts, one argument each, as the clients do. The result has an entry
+            ``reproducible``: whether the noise has a seed.
+        entry: Returns the ledger entry for a release id.
+        ledger: Ledger of the clients.
+        on_recorded: Called when the collection is recorded.
+        report_file: File of the reports.
+
+    Raises:
+        ArtifactError: The file belongs to another configuration, or to other nodes, edges or another split.
+        BudgetError: The ledger rejects the entry. Nothing is reported, and nothing is left to resume.
+
+    Privacy:
+        Unit: that of ``entry``. Reads: the records, through ``randomize``. Charges: ``entry``, once.
+    """
+    if report_file is None or not report_file.path.exists():
+        ledger.check(entry("unbooked"))  # an error leaves no folder
+    with nullcontext() if report_file is None else report_file.lock():
+        found = {} if report_file is None else report_file.load()
+        if not found:
+            found = {"release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8)}
+            if report_file is not None:
+                report_file.save(found)
+        if not ledger.contains(release_id_of(found)):
+            ledger.record(entry(release_id_of(found)))
+        ledger.commit(release_id_of(found))  # no refund after this point
+        on_recorded()
+        if "reproducible" not in found:
+            found |= randomize(*map(unwrapped, records))
+            if report_file is not None:
+                report_file.save(found)
+    return found
+
+
+def release_id_of(found: Reports) -> str:
+    """Return the release id of reports."""
+    return bytes(found["release"].tolist()).hex()
