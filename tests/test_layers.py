@@ -34,7 +34,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 HOMES = {  # foreign packages that only one part may import
     "dp_accounting": {"core"},
-    "cryptography": {"_util", "core"},
+    "cryptography": {"cluster", "core"},
     "torch_geometric": {"data"},
     "fastapi": {"serve"},
     "starlette": {"serve"},

@@ -104,12 +104,10 @@ class RayBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        checks.integer_at_least(1, threads=self.threads)
+        given = {"threads": self.threads, "workers": self.workers, "block_rows": self.block_rows}
+        checks.integer_at_least(1, **{name: value for name, value in given.items() if value is not None})
         checks.integer_at_least(0, losses=self.losses)
         checks.positive(wait=self.wait)
-        for name in ("workers", "block_rows"):
-            if getattr(self, name) is not None:
-                checks.integer_at_least(1, **{name: getattr(self, name)})
         if self.address is not None and self.address.startswith("ray://"):
             raise ConfigError(
                 "address='ray://...' sends the data of workers through a proxy. Run graphveil on a "
@@ -260,16 +258,14 @@ def _fetch(ray: Any, ticket: Any) -> Any:
     """
     try:
         return ray.get(ticket)
-    except ray.exceptions.RayTaskError as error:
-        if not isinstance(error.cause, TypeError | AttributeError | ImportError):
+    except ray.exceptions.RayError as error:
+        if not isinstance(getattr(error, "cause", None), TypeError | AttributeError | ImportError):
             raise UnansweredError(_LOST) from None
         raise ConfigError(
             "The code of graphveil on the cluster differs from this process, although both have "
             f"version {__version__}. Install the same package on every machine, and check that this "
             "process does not import another copy."
         ) from None
-    except ray.exceptions.RayError:
-        raise UnansweredError(_LOST) from None
 
 
 def connect(address: str | None) -> Any:

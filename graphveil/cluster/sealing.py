@@ -53,12 +53,12 @@ class SecretBox:
         """Omit the key."""
         return "SecretBox()"
 
-    def seal(self, name: str, message: bytes | Bytes) -> bytes:
+    def seal(self, name: str, message: bytes | memoryview) -> bytes:
         """Return nonce, ciphertext and tag; decryption needs the name, which is not included."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + AESGCM(self.key).encrypt(nonce, message, name.encode())
 
-    def open(self, name: str, sealed: bytes | Bytes) -> bytes:
+    def open(self, name: str, sealed: bytes | memoryview) -> bytes:
         """Return the decrypted message.
 
         Raises:
@@ -124,7 +124,7 @@ def seal_value(name: str, value: object, box: SecretBox) -> Iterator[bytes]:
         end += _filled(len(piece))
     starts = range(0, len(memory), PART)
     for number, start in enumerate(starts):
-        yield box.seal(f"{name}/{number}/{len(starts)}", memory[start : start + PART])
+        yield box.seal(f"{name}/{number}/{len(starts)}", memory[start : start + PART].data)
 
 
 def open_value(name: str, parts: Sequence[Any], box: SecretBox, fetch: Callable[[Any], bytes]) -> Any:

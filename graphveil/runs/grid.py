@@ -26,7 +26,7 @@ CELLS = "cells"  # the folder of the cells' results
 _POLL = 0.1  # seconds between two looks at the progress of workers
 Task = TypeVar("Task")
 Done = TypeVar("Done")
-OnProgress = Callable[[str, int, int], object]
+OnProgress = Callable[[str, int, int], None]
 RunTask = Callable[[Task, OnProgress], Done]
 
 

@@ -57,27 +57,6 @@ from graphveil.runs.run_folder import RunFolder, check_data, default_folder, rea
 from graphveil.runs.source import InMemorySource, Source
 from graphveil.runs.sweep_cells import Sweep, SweepCell
 
-COLUMNS = (  # of sweep.csv
-    "cell",
-    "method",
-    "settings",
-    "include_nonprivate",
-    "unit",
-    "mode",
-    "epsilon",
-    "delta",
-    "runs",
-    "accuracy",
-    "ci95_low",
-    "ci95_high",
-    "covered",
-    "metric",
-    "metric_value",
-    "metric_low",
-    "metric_high",
-)
-
-
 # -- the plan ----------------------------------------------------------------------------------------------
 
 
@@ -194,33 +173,36 @@ class SweepResult:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
-        rows = []
+        rows = list[dict[str, Any]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
             found, private = accuracy_of(metrics), metrics.get("private_accuracy")
-            chosen = None if self.metric is None else metric_summary(metrics, self.metric)
-            values = (
-                cell.name,
-                cell.experiment.method,
-                cell.settings_text,
-                cell.include_nonprivate,
-                metrics["unit"],
-                metrics["mode"],
-                cell.epsilon,
-                metrics["delta"],
-                metrics["runs"],
-                found.mean,
-                *(found.ci95 or (None, None)),
-                bool(private["covered"] if private else metrics["covered"]),
-                self.metric,
-                *((None,) * 3 if chosen is None else (chosen.mean, *(chosen.ci95 or (None, None)))),
+            chosen = (
+                Summary.from_values([None]) if self.metric is None else metric_summary(metrics, self.metric)
             )
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            row = {
+                "cell": cell.name,
+                "method": cell.experiment.method,
+                "settings": cell.settings_text,
+                "include_nonprivate": cell.include_nonprivate,
+                "unit": metrics["unit"],
+                "mode": metrics["mode"],
+                "epsilon": cell.epsilon,
+                "delta": metrics["delta"],
+                "runs": metrics["runs"],
+                "accuracy": found.mean,
+                **dict(zip(("ci95_low", "ci95_high"), found.ci95 or (None, None), strict=True)),
+                "covered": bool(private["covered"] if private else metrics["covered"]),
+                "metric": self.metric,
+                "metric_value": chosen.mean,
+                **dict(zip(("metric_low", "metric_high"), chosen.ci95 or (None, None), strict=True)),
+            }
+            rows.append(row)
         return rows
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows: ``rows`` without empty columns."""
         rows = self.rows
-        head = [name for name in COLUMNS if any(row[name] not in (None, "") for row in rows)]
+        head = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
         cells = [
             [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in head]
             for row in rows
@@ -251,9 +233,10 @@ class SweepResult:
     def write(self) -> None:
         """Write ``sweep.csv`` and, if there is more than non-private levels, the figure; each in one step."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        rows = self.rows
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows(rows)
         write_atomic(self.out / "sweep.csv", text.getvalue().encode())
         linked, metric = isinstance(self.grid[0].experiment, LinkExperiment), self.metric
         figures = [("curve", LINK_METRIC_NAMES[str(metric)] if linked else "test accuracy", self.series)]

@@ -171,7 +171,7 @@ class FakeRay:
         self.cancelled: list[object] = []
         self.tasks: list[tuple[dict[bytes, bytes], int]] = []
 
-    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=OSError)
+    exceptions = SimpleNamespace(RayError=OSError)
 
     def is_initialized(self) -> bool:
         return True
@@ -194,6 +194,7 @@ class FakeRay:
         return len(self.tasks) - 1
 
     def wait(self, tickets: list[Any], **given: Any) -> tuple[list[Any], list[Any]]:
+        assert tickets, "a block is no longer requested"
         return [tickets[int(self.rng.integers(len(tickets)))]], []
 
     def get(self, ticket: Any) -> Any:
