@@ -2771,6 +2771,22 @@ BUGS = [
         test="tests/runs/test_sweep.py::test_the_total_is_the_composition_of_all_runs_of_all_cells",
     ),
     dict(
+        name="workers_have_no_limit_of_a_ledger_in_memory",
+        edits=[("graphveil.runs.sweep:_opened_by_workers", "for entry in charges:", "for entry in ():")],
+        test="tests/runs/test_sweep.py::test_workers_show_their_progress_and_share_the_limit_of_a_ledger_in_memory",
+    ),
+    dict(
+        name="entries_of_workers_are_lost_with_their_ledger",
+        edits=[
+            (
+                "graphveil.runs.sweep:_opened_by_workers",
+                "if not ledger.contains(entry.release_id)",
+                "if False",
+            )
+        ],
+        test="tests/runs/test_sweep.py::test_an_interrupted_sweep_in_workers_leaves_its_entries_and_charges_them_once",
+    ),
+    dict(
         name="nobody_asks_whether_a_grid_fits",
         edits=[
             (

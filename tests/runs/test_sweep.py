@@ -234,6 +234,23 @@ def test_workers_show_their_progress_and_share_the_limit_of_a_ledger_in_memory(t
     assert not any(limit.refund(entry.release_id) for entry in limit.entries)
 
 
+def test_an_interrupted_sweep_in_workers_leaves_its_entries_and_charges_them_once(tmp_path: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    brief: dict[str, Any] = {"settings": {"epochs": (2,), "hops": (1, 2, 3, 4)}, "jobs": 2, **EDGES}
+
+    def interrupt(stage: str, done: int, total: int) -> None:
+        if stage.startswith(("cell 3", "cell 4")):  # the first cells were charged
+            raise Killed
+
+    with pytest.raises(Killed):
+        gv.sweep(["gap"], graph, epsilon=[1], out=tmp_path / "s", on_progress=interrupt, **brief)
+    left = ledger_of(graph).entries
+    assert 1 <= len(left) <= 4 and {entry.label for entry in left} == {"gap"}
+    gv.sweep(["gap"], graph, epsilon=[1], out=tmp_path / "s", resume=True, **brief)
+    entries = ledger_of(graph).entries
+    assert len(entries) == 4 and entries[: len(left)] == left
+
+
 def test_workers_charge_a_registered_data_set_and_count_their_own_receipts(tmp_path: Path) -> None:
     place, graph = f"sqlite:///{tmp_path}/team.sqlite", gv.load_dataset("synthetic/tiny", recipe=None)
     ledger = Ledger(place)
