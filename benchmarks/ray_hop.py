@@ -128,7 +128,7 @@ def workers() -> dict[int, float]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if b"ray::RayWorker" in (folder / "cmdline").read_bytes():
+            if b"ray::" in (folder / "cmdline").read_bytes():
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 found[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICK
         except OSError:

@@ -90,7 +90,7 @@ def data_root() -> Path:
 @pytest.fixture
 def ray_here(ray_folder: Path) -> Iterator[Path]:
     """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
-    from graphveil.cluster.worker_pool import import_ray
+    from graphveil.cluster.backend import import_ray
 
     ray = import_ray()
     if not ray.is_initialized():

@@ -1,27 +1,72 @@
-"""Aggregation backend that computes blocks on the workers of an existing Ray cluster."""
+"""Aggregation backend that computes blocks on the workers of a Ray cluster.
+
+Each block is a Ray task. Ray places the tasks, transports their sealed values, and repeats a task whose
+worker process or machine is lost. For each task, Ray logs a function name, row numbers and random names.
+"""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from threading import RLock
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil import __version__
 from graphveil._util import checks
-from graphveil.cluster.worker_pool import PoolConfig, RayWorkerPool
+from graphveil.cluster.sealing import SecretBox, seal_to, seal_value
+from graphveil.cluster.worker import Block, Rows, SealedValue, compute_block
 from graphveil.core.backends import AggregationBackend, BlockWork
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.edges.blocks import EdgeBlock, blocks, ranges
-from graphveil.errors import ConfigError, ReleaseError
+from graphveil.core.edges.blocks import EdgeBlock, block_of, blocks, ranges
+from graphveil.data.stored_graph import StoredEdges, manifest_of
+from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block takes milliseconds
+_AHEAD = 2  # pending blocks per worker, so that it need not wait for the next one
+_REPEATS = 3  # of a block: after so many lost workers, the block is the cause
+_QUIET = {  # read by Ray when it is imported or started
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_task_oom_retries": str(_REPEATS),  # without a limit otherwise
+}
 
-_pools: dict[int, RayWorkerPool] = {}  # workers of each process, by process id
-_lock = RLock()  # one query at a time
+
+class UnansweredError(Exception):
+    """A task has no answer, because workers failed, were lost, or did not start; with the reason."""
+
+
+@dataclass(eq=False)
+class SentGraph:
+    """A graph on a cluster: what it is sealed under, and its sealed folder or blocks."""
+
+    cluster: str
+    box: SecretBox = field(default_factory=SecretBox)
+    stored: SealedValue | None = None
+    blocks: dict[Rows, SealedValue] = field(default_factory=dict)
+
+    def put(self, ray: Any, value: object) -> SealedValue:
+        """Seal a value and store it where every worker can fetch it."""
+        name = token_hex(8)
+        return SealedValue(name, tuple(map(ray.put, seal_value(name, value, self.box))))
+
+
+_sent: WeakKeyDictionary[Adjacency, SentGraph] = WeakKeyDictionary()
+
+
+def _sent_graph(ray: Any, adjacency: Adjacency) -> SentGraph:
+    """Return what a graph is sealed under on this cluster; of a prepared graph, its sealed folder."""
+    cluster, sent = cluster_identity(ray), _sent.get(adjacency)
+    if sent is None or sent.cluster != cluster:
+        sent = _sent[adjacency] = SentGraph(cluster)
+        if adjacency.folder is not None:
+            sent.stored = sent.put(ray, StoredEdges(adjacency.folder.resolve(), manifest_of(adjacency)))
+    return sent
 
 
 @dataclass(frozen=True)
@@ -35,7 +80,8 @@ class RayBackend(AggregationBackend):
     Args:
         address: Address of a running cluster. The default is the cluster that this process or ``RAY_ADDRESS``
             names. Without one, a cluster is started on this machine.
-        workers: Number of workers. The default is as many as the cluster has processors for.
+        workers: Maximum number of blocks that are computed at the same time. The default is as many as the
+            cluster has processors for.
         threads: Threads of each worker. Each worker holds a table of contributions. On large graphs, use one
             worker per machine, with all its processors.
         block_rows: Maximum number of rows per block. The default gives every worker the same number of rows,
@@ -58,25 +104,18 @@ class RayBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        checks.integer_at_least(1, threads=self.threads)
+        given = {"threads": self.threads, "workers": self.workers, "block_rows": self.block_rows}
+        checks.integer_at_least(1, **{name: value for name, value in given.items() if value is not None})
         checks.integer_at_least(0, losses=self.losses)
         checks.positive(wait=self.wait)
-        for name in ("workers", "block_rows"):
-            if getattr(self, name) is not None:
-                checks.integer_at_least(1, **{name: getattr(self, name)})
         if self.address is not None and self.address.startswith("ray://"):
             raise ConfigError(
                 "address='ray://...' sends the data of workers through a proxy. Run graphveil on a "
                 "machine of the cluster (ray job submit) with address='auto' instead."
             )
 
-    @property
-    def yields_borrowed_memory(self) -> bool:
-        """True: aggregates are read from the memory of Ray and are copied once."""
-        return True
-
     def check(self, adjacency: Adjacency) -> None:
-        """Start the workers and register the graph with them, before any budget is spent.
+        """Let a worker on every machine open the graph, before any budget is spent.
 
         Args:
             adjacency: Graph of later queries.
@@ -85,8 +124,19 @@ class RayBackend(AggregationBackend):
             ConfigError: If the cluster cannot be joined, or its workers cannot read the graph.
             MissingDependencyError: If Ray is not installed.
         """
-        with _lock:
-            self._worker_pool().send_graph(adjacency)
+        ray = connect(self.address)
+        sent = _sent_graph(ray, adjacency)
+        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        opening = Block((0, 0), sent.stored, None)
+        tasks = [(opening, affinity(machine, soft=True)) for machine in self._room(ray)]
+        try:
+            if not list(self._answers(ray, sent, tasks)):
+                raise UnansweredError("no machine has enough processors. Request fewer threads (threads=)")
+        except UnansweredError as error:
+            raise ConfigError(
+                f"The workers of the Ray cluster cannot be used: {error}. Check the free resources with `ray "
+                "status`. Store a prepared graph where every machine can read it under the same path."
+            ) from None
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
         """Yield views of the edges, for computations in this process.
@@ -120,44 +170,163 @@ class RayBackend(AggregationBackend):
         Privacy:
             Workers add the noise, so exact aggregates never leave them. Charges: nothing.
         """
-        with _lock:
-            worker_pool = self._worker_pool()
-            count, workers = adjacency.num_nodes - first, max(1, len(worker_pool.members(self.workers)))
-            step = self.block_rows or self._step(count, workers)
-            rows = list(ranges(adjacency, step, first))
-            for result in worker_pool.run(work, adjacency, rows, self.losses):
-                if isinstance(result, str):
-                    reason = result.removesuffix(".")
-                    raise ReleaseError(f"The query was not answered: {reason}. It stays charged.")
-                yield torch.from_numpy(np.asarray(_ReadOnlyArray(result)))
+        ray = connect(self.address)
+        sent = _sent_graph(ray, adjacency)
+        workers = self.workers or sum(self._room(ray).values())
+        step = self.block_rows or self._step(adjacency.num_nodes - first, max(1, workers))
+        rows = list(ranges(adjacency, step, first))
+        for each in rows if sent.stored is None else ():
+            if each not in sent.blocks:
+                sent.blocks[each] = sent.put(ray, block_of(adjacency, *each))
+        sealed = sent.put(ray, work) if rows else None
+        tasks = [(Block(each, sent.stored or sent.blocks[each], sealed), "SPREAD") for each in rows]
+        try:
+            for answer in self._answers(ray, sent, tasks):
+                yield torch.from_numpy(answer.copy())  # Ray's memory is read-only
+        except UnansweredError as error:
+            raise ReleaseError(
+                f"The query was not answered: {error}. It stays charged. Resume the run if it has a folder: "
+                "it uses the same noise."
+            ) from None
+
+    def _answers(
+        self, ray: Any, sent: SentGraph, tasks: Sequence[tuple[Block, Any]]
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Yield the answer of each task, in order. A task has a place, as Ray describes it.
+
+        A process that does not have the key returns its public key, and the task is repeated. More new
+        processes than the cluster has processors for replace lost ones.
+
+        Raises:
+            UnansweredError: A worker failed, too many were lost, or none started.
+            ConfigError: A worker runs an incompatible graphveil.
+        """
+        most = self.workers or _AHEAD * max(1, sum(self._room(ray).values()))
+        queue, keys = list(range(len(tasks)))[::-1], dict[bytes, bytes]()
+        pending, done, place = dict[Any, int](), dict[int, npt.NDArray[Any]](), 0
+        task = ray.remote(num_cpus=self.threads, max_retries=min(_REPEATS, self.losses))(compute_block)
+        try:
+            while place < len(tasks):
+                while queue and len(pending) < most:
+                    block, where = tasks[queue[-1]]
+                    submit = task.options(scheduling_strategy=where).remote
+                    pending[submit(__version__, keys, block, self.threads)] = queue.pop()
+                ready, _ = ray.wait(list(pending), num_returns=1, timeout=self.wait, fetch_local=False)
+                if not ready and keys and self._room(ray):
+                    continue  # workers compute, or wait for other users of the cluster
+                if not ready:
+                    raise UnansweredError(f"no worker started within {self.wait:g} seconds")
+                number, answer = pending.pop(ready[0]), _fetch(ray, ready[0])
+                if isinstance(answer, bytes):
+                    keys = {**keys, answer: seal_to(answer, sent.box.key)}
+                    queue.append(number)
+                    if len(keys) > ray.cluster_resources().get("CPU", 0) + self.losses:
+                        raise UnansweredError(_LOST)
+                elif isinstance(answer, str):
+                    raise UnansweredError(answer.removesuffix("."))
+                else:
+                    done[number] = answer
+                while place in done:
+                    yield done.pop(place)
+                    place += 1
+        finally:
+            for ticket in pending if ray.is_initialized() else ():
+                ray.cancel(ticket)
+
+    def _room(self, ray: Any) -> dict[str, int]:
+        """Return how many workers each machine of the cluster has processors for, if any."""
+        nodes = {node["NodeID"]: node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]}
+        return {name: int(count) // self.threads for name, count in nodes.items() if count >= self.threads}
 
     def _step(self, count: int, workers: int) -> int:
         """Return the number of rows per block, such that every worker gets equally many blocks."""
         blocks_each = max(1, -(-count // (workers * _MOST)))
         return max(_LEAST, -(-count // (workers * blocks_each)))
 
-    def stop(self) -> None:
-        """End the workers of this process. The next query starts new ones."""
-        with _lock:
-            known = _pools.pop(os.getpid(), None)
-            if known is not None:
-                known.shut_down()
 
-    def _worker_pool(self) -> RayWorkerPool:
-        """Return the workers of this process. Backends with the same number of threads share them."""
-        config = PoolConfig(address=self.address, workers=self.workers, threads=self.threads, wait=self.wait)
-        known = _pools.get(os.getpid())
-        if known is not None and known.reconfigure(config):
-            return known
-        self.stop()  # idle workers would block processors that new ones need
-        worker_pool = _pools[os.getpid()] = RayWorkerPool(config)
-        return worker_pool
+# -- the cluster -------------------------------------------------------------------------------------------
+
+_LOST = "too many workers were lost, perhaps because memory ran out; use smaller blocks (block_rows=)"
 
 
-class _ReadOnlyArray:
-    """View of Ray's read-only memory that PyTorch accepts without a warning. Nothing writes to it."""
+def _fetch(ray: Any, ticket: Any) -> Any:
+    """Return the result of a task.
 
-    def __init__(self, result: npt.NDArray[Any]) -> None:
-        described = result.__array_interface__
-        self.__array_interface__ = {**described, "data": (described["data"][0], False)}
-        self._result = result  # keeps the memory alive while it is read
+    Raises:
+        UnansweredError: The worker, its machine, or the result was lost too often.
+        ConfigError: The worker runs an incompatible graphveil.
+    """
+    try:
+        return ray.get(ticket)
+    except ray.exceptions.RayError as error:
+        if not isinstance(getattr(error, "cause", None), TypeError | AttributeError | ImportError):
+            raise UnansweredError(_LOST) from None
+        raise ConfigError(
+            "The code of graphveil on the cluster differs from this process, although both have "
+            f"version {__version__}. Install the same package on every machine, and check that this "
+            "process does not import another copy."
+        ) from None
+
+
+def connect(address: str | None) -> Any:
+    """Return Ray, joined to the cluster at the address.
+
+    Without an address, use the cluster that this process or ``RAY_ADDRESS`` names. If there is none, start a
+    cluster on this machine, without a dashboard.
+
+    Raises:
+        MissingDependencyError: Ray is not installed.
+        ConfigError: There is no cluster at the address, or this process is joined to another one.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        # Another cluster than the one that this process is joined to would receive the edges.
+        here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
+        same = address in (None, "auto") or _numeric_address(str(address), own) == _numeric_address(here, own)
+        if not same:
+            raise ConfigError(
+                f"This process is connected to the Ray cluster at {here}, but address={address!r} "
+                "(--address) names another one. Remove the address, or disconnect first with "
+                "ray.shutdown()."
+            )
+        return ray
+    local = address is None and "RAY_ADDRESS" not in os.environ
+    given: dict[str, Any] = {"include_dashboard": False} if local else {"address": address}
+    try:
+        ray.init(**given, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"Cannot connect to a Ray cluster at address={address!r} (--address) "
+            f"({type(error).__name__}). Start one with `ray start --head`, or remove the address."
+        ) from None
+    return ray
+
+
+def cluster_identity(ray: Any) -> str:
+    """Identify this process and its cluster. Ray reuses process numbers in each new cluster."""
+    context = ray.get_runtime_context()
+    return f"{context.get_worker_id()} beside {context.get_node_id()}"
+
+
+def _numeric_address(address: str, own: str) -> tuple[str, str]:
+    """Return an address with its host name resolved; ``own`` is the address of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        number = socket.gethostbyname(host)
+    except (OSError, UnicodeError):
+        return host, port
+    return own if number.startswith("127.") else number, port
+
+
+def import_ray() -> Any:
+    """Import Ray with its usage reports disabled."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError:
+        raise MissingDependencyError(
+            "backend='ray' (--backend ray) needs Ray, which is not installed. Install it: pip "
+            "install 'graphveil[ray]'"
+        ) from None
+    return ray

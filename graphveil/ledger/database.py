@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -153,7 +153,7 @@ class Store:
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database, and make its tables if it has none."""
-        self._file, self._url = file_of(url), _parsed(url)
+        self._location, self._file, self._url = url, file_of(url), _parsed(url)
         self._engine = _engine(self._url)
         self._high_water_mark = None if self._file is None else HighWaterMark(self._file)
         weakref.finalize(self, self._engine.dispose)
@@ -178,6 +178,10 @@ class Store:
         self.ledger_id = ""
         self.write(lambda connection: self._prepare(connection, create=create))
         self._prepared = True
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Open the same database in another process, which receives its URL with the password."""
+        return partial(type(self), create=False), (self._location,)
 
     def _prepare(self, connection: sa.Connection, *, create: bool) -> None:
         """Make the tables, or check that those that are there are a ledger's of a known version."""

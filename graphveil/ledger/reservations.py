@@ -137,6 +137,11 @@ class DataSetLedger:
         """Show the name and the place."""
         return f"DataSetLedger({self.name!r}, {self.location!r})"
 
+    def __reduce__(self) -> tuple[object, tuple[Store, str, Tags | None]]:
+        """Open the ledger in another process, without the receipts of this one."""
+        options = partial(type(self), named=self._named, apart=self._apart, limit=self._limit)
+        return options, (self._store, self.name, self._data)
+
     def record(self, entry: Entry) -> None:
         """Record a release; a repeated release is charged once.
 

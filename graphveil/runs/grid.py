@@ -2,21 +2,18 @@
 
 ``sweep`` and ``reproduce`` are grids. One process at a time works in a grid's folder. A cell leaves its whole
 result or none, so an interrupted grid is resumed by running the cells that are missing. Cells run side by
-side in worker processes. What only one process may do, such as keeping a ledger or a screen, the first
-process does: a worker sends it a request and waits for the answer.
+side in worker processes, which report only their progress to the first process.
 """
 
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.sharedctypes import Synchronized
-from queue import SimpleQueue
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,10 +23,11 @@ if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
 
 CELLS = "cells"  # the folder of the cells' results
+_POLL = 0.1  # seconds between two looks at the progress of workers
 Task = TypeVar("Task")
 Done = TypeVar("Done")
-Answer = Callable[[Any], Any]  # a request to the first process, and its answer
-RunTask = Callable[[Task, Answer], Done]
+OnProgress = Callable[[str, int, int], None]
+RunTask = Callable[[Task, OnProgress], Done]
 
 
 @contextmanager
@@ -60,13 +58,12 @@ def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: 
         shutil.rmtree(folder.work, ignore_errors=True)
 
 
-def reject_requests(request: Any) -> Any:
-    """Answer the requests of tasks that have none."""
-    raise RunError(f"A worker sent an unknown request {request!r}.")
-
-
 def run_tasks(
-    tasks: Sequence[Task], run: RunTask[Task, Done], *, jobs: int, answer: Answer = reject_requests
+    tasks: Sequence[Task],
+    run: RunTask[Task, Done],
+    *,
+    jobs: int,
+    on_progress: OnProgress = lambda stage, done, total: None,
 ) -> Iterator[tuple[Task, Done]]:
     """Run tasks in parallel, and yield each with its result as soon as it is done.
 
@@ -75,9 +72,9 @@ def run_tasks(
 
     Args:
         tasks: The tasks. Each is sent to a worker.
-        run: Runs one task. It may send requests. It is sent to each worker once, and keeps its state there.
+        run: Runs one task, and shows its progress. It is sent to each worker once, and keeps its state there.
         jobs: The number of workers.
-        answer: Answers requests, in this thread, in the order of their arrival.
+        on_progress: Shows the progress of all workers, in this thread.
 
     Raises:
         RunError: A worker exited, or a task failed.
@@ -85,33 +82,22 @@ def run_tasks(
     """
     count = min(jobs, len(tasks))
     if count <= 1:
-        yield from ((task, run(task, answer)) for task in tasks)
+        yield from ((task, run(task, on_progress)) for task in tasks)
         return
     context = get_context("spawn")  # a fork would copy locks that threads of this process hold
-    ours, theirs = zip(*(context.Pipe() for _ in range(count)), strict=True)
     closed, alive = context.Pipe(duplex=False)  # only this process holds ``alive``
-    events: SimpleQueue[Any] = (
-        SimpleQueue()
-    )  # finished futures, and requests with the pipes that they came from
-    reader = Thread(target=_forward_requests, args=(ours, events), daemon=True)
-    executor = ProcessPoolExecutor(
-        count, context, _start_worker, (run, theirs, context.Value("i", 0), closed)
-    )
+    progress = context.SimpleQueue()
+    executor = ProcessPoolExecutor(count, context, _start_worker, (run, progress.put, closed))
     try:
         with _without_interrupts():  # workers start here, and never receive one, not even while they import
             futures = {executor.submit(_run_task, task): task for task in tasks}
-        for future in futures:
-            future.add_done_callback(events.put)
-        reader.start()
-        left = len(futures)
-        while left:
-            event = events.get()
-            if isinstance(event, Future):
-                left -= 1
-                yield futures[event], event.result()
-            else:
-                pipe, request = event
-                pipe.send(_outcome(answer, request))
+        unfinished = set(futures)
+        while unfinished:
+            finished, unfinished = wait(unfinished, _POLL, FIRST_COMPLETED)
+            while not progress.empty():
+                on_progress(*progress.get())
+            for future in finished:
+                yield futures[future], future.result()
     except BrokenProcessPool:
         raise RunError(
             "A worker process ended unexpectedly, perhaps because memory ran out. In a script, start "
@@ -120,10 +106,8 @@ def run_tasks(
     finally:
         alive.close()  # workers end now, in the middle of a task as well
         executor.shutdown(cancel_futures=True)
-        for pipe in (*theirs, closed):
-            pipe.close()
-        if reader.is_alive():
-            reader.join()
+        closed.close()
+        progress.close()
 
 
 @contextmanager
@@ -136,68 +120,26 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _forward_requests(pipes: Sequence[Connection], events: "SimpleQueue[Any]") -> None:
-    """Put what workers send into the queue, until the other ends of all pipes are closed."""
-    open_pipes = list(pipes)
-    while open_pipes:
-        for pipe in wait(open_pipes):
-            assert isinstance(pipe, Connection)
-            try:
-                events.put((pipe, pipe.recv()))
-            except (EOFError, OSError):  # OSError: closed in the middle of a request
-                open_pipes.remove(pipe)
-                pipe.close()
-
-
-def _outcome(answer: Answer, request: Any) -> tuple[Any, GraphveilError | None]:
-    """Return an answer, or the error that was raised, so that either can be sent."""
-    try:
-        return answer(request), None
-    except Exception as error:
-        return None, _as_ours(error)
-
-
-def _as_ours(error: Exception) -> GraphveilError:
-    if isinstance(error, GraphveilError):
-        return error
-    return RunError(f"A configuration of the sweep failed: {type(error).__name__}: {error}")
-
-
 # -- in a worker -------------------------------------------------------------------------------------------
 
-_worker: tuple[RunTask[Any, Any], Connection]  # what a worker runs, and its pipe; set when it starts
+_worker: tuple[RunTask[Any, Any], OnProgress]  # what a worker runs; set when it starts
 
 
 def _start_worker(
-    run: RunTask[Any, Any], pipes: Sequence[Connection], taken: "Synchronized[int]", closed: Connection
+    run: RunTask[Any, Any], send: Callable[[tuple[str, int, int]], None], closed: Connection
 ) -> None:
-    """Prepare a worker: it takes one of the pipes."""
+    """Prepare a worker: it ends, even during a task, when the first process exits or closes the pipe."""
     global _worker
-    Thread(target=_exit_when_closed, args=(closed,), daemon=True).start()
-    with taken.get_lock():
-        pipe = pipes[taken.value]
-        taken.value += 1
-    _worker = run, pipe
-
-
-def _exit_when_closed(closed: Connection) -> None:
-    """End this process, even during a task, when the first one exits or closes the pipe."""
-    wait([closed])
-    os._exit(1)
+    Thread(target=lambda: (connection.wait([closed]), os._exit(1)), daemon=True).start()
+    _worker = run, lambda *progress: send(progress)
 
 
 def _run_task(task: Any) -> Any:
-    """Run a task in a worker; its requests go to the first process, and its errors are ours."""
-    run, pipe = _worker
-
-    def send_request(request: Any) -> Any:
-        pipe.send(request)
-        found, problem = pipe.recv()
-        if problem is not None:
-            raise problem
-        return found
-
+    """Run a task in a worker, whose errors are ours."""
+    run, show = _worker
     try:
-        return run(task, send_request)
+        return run(task, show)
+    except GraphveilError:
+        raise
     except Exception as error:
-        raise _as_ours(error) from error
+        raise RunError(f"A configuration of the sweep failed: {type(error).__name__}: {error}") from error

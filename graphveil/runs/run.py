@@ -5,7 +5,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
+from graphveil.runs.grid import OnProgress
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.run_folder import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
 
-OnProgress = Callable[[str, int, int], None]
 BASELINE_METHOD = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 

@@ -9,11 +9,14 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,50 +26,36 @@ from graphveil._util.checks import checked
 from graphveil._util.display import html_table
 from graphveil._util.files import as_path, write_atomic
 from graphveil.core.backends import AggregationBackend
-from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.ledger import attach_ledger, ledger_of
+from graphveil.core.ledger import Entry, PrivacyLedger, attach_ledger, ledger_of
 from graphveil.core.unit import NoUnit
 from graphveil.data import Graph, Interactions
 from graphveil.data.fingerprint import fingerprint_parts
 from graphveil.data.stored_graph import SerializedGraph
-from graphveil.errors import ConfigError
-from graphveil.ledger import DataSetLedger
+from graphveil.errors import (
+    BudgetError,
+    ConfigError,
+    InputError,
+    MissingDependencyError,
+    PrivacyError,
+    RunError,
+)
+from graphveil.ledger import DataSetLedger, Ledger
 from graphveil.ledger.accounts import RunAccount
+from graphveil.ledger.reservations import PLANNED_LABEL
 from graphveil.links.folder import LINK_METRICS
 from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
-from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
 from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
-from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
 from graphveil.runs.results import METRIC_NAMES, Summary, default_metric, metric_summary
-from graphveil.runs.run import OnProgress, run
+from graphveil.runs.run import run
 from graphveil.runs.run_folder import RunFolder, check_data, default_folder, read_json
 from graphveil.runs.source import InMemorySource, Source
 from graphveil.runs.sweep_cells import Sweep, SweepCell
-
-COLUMNS = (  # of sweep.csv
-    "cell",
-    "method",
-    "settings",
-    "include_nonprivate",
-    "unit",
-    "mode",
-    "epsilon",
-    "delta",
-    "runs",
-    "accuracy",
-    "ci95_low",
-    "ci95_high",
-    "covered",
-    "metric",
-    "metric_value",
-    "metric_low",
-    "metric_high",
-)
-
 
 # -- the plan ----------------------------------------------------------------------------------------------
 
@@ -93,24 +82,35 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
         GraphError: The data cannot be used.
     """
     prepared: dict[tuple[object, ...], Graph] = {}
-    graphs, previews = list[Graph](), list[Preview | LinkPlan]()
     first = sweep.cells[0].experiment
     data = first.load() if isinstance(first, LinkExperiment) else sweep.source.load()
     raw = data.graph if isinstance(data, Interactions) else data
-    for cell in sweep.cells:
-        one = cell.experiment
-        if isinstance(one, LinkExperiment):
-            graphs.append(raw)
-            previews.append(LinkPlan.from_data(one, data))
-            continue
-        if one.preparation not in prepared:
-            prepared[one.preparation] = one.prepared(raw)
-        graphs.append(prepared[one.preparation])
-        # Prepared graphs of all cells together may not fit in memory.
-        previews.append(replace(preview(one, graphs[-1]), first=None))
-    return SweepPlan(
-        sweep=sweep, raw=raw, graphs=tuple(graphs), previews=tuple(previews), total=total_of(previews)
+    graphs, previews = zip(
+        *(_plan_cell(cell.experiment, data, prepared) for cell in sweep.cells), strict=True
     )
+    return SweepPlan(sweep=sweep, raw=raw, graphs=graphs, previews=previews, total=total_of(previews))
+
+
+def _plan_cell(
+    experiment: Experiment | LinkExperiment,
+    data: Graph | Interactions,
+    prepared: dict[tuple[object, ...], Graph],
+) -> tuple[Graph, Preview | LinkPlan]:
+    """Return the prepared graph of a cell, which cells that are prepared alike share, and its plan."""
+    if isinstance(experiment, LinkExperiment):
+        link_plan = LinkPlan.from_data(experiment, data)
+        return link_plan.graph, link_plan
+    assert isinstance(data, Graph)
+    if experiment.preparation not in prepared:
+        prepared[experiment.preparation] = experiment.prepared(data)
+    graph = prepared[experiment.preparation]
+    # Planned fits of all cells together may not fit in memory.
+    return graph, replace(preview(experiment, graph), first=None)
+
+
+def _is_charged(plan: Preview | LinkPlan) -> bool:
+    """Whether a cell queries protected data."""
+    return plan.guarantee.releases > 0 and plan.guarantee.unit != NoUnit.name
 
 
 def total_of(previews: Iterable[Preview | LinkPlan]) -> Guarantee | None:
@@ -118,7 +118,7 @@ def total_of(previews: Iterable[Preview | LinkPlan]) -> Guarantee | None:
 
     It is stated at the largest delta among them.
     """
-    requested = [one for one in previews if one.guarantee.releases and one.guarantee.unit != NoUnit.name]
+    requested = filter(_is_charged, previews)
     single = [one.guarantee for one in requested for _ in range(one.experiment.runs)]
     return combined_guarantee(sorted(single, key=lambda one: -one.delta)) if single else None
 
@@ -131,13 +131,9 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
     """
     if plan.total is None:
         return None
-    requested = [
-        graph
-        for graph, one in zip(plan.graphs, plan.previews, strict=True)
-        if one.guarantee.releases and one.guarantee.unit != NoUnit.name
-    ]
     account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
-    for edges in {graph.edge_set for graph in requested}:
+    charged = zip(plan.graphs, map(_is_charged, plan.previews), strict=True)
+    for edges in {graph.edge_set for graph, is_charged in charged if is_charged}:
         attach_ledger(edges, account.ledger)
     return account
 
@@ -177,33 +173,36 @@ class SweepResult:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
-        rows = []
+        rows = list[dict[str, Any]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
             found, private = accuracy_of(metrics), metrics.get("private_accuracy")
-            chosen = None if self.metric is None else metric_summary(metrics, self.metric)
-            values = (
-                cell.name,
-                cell.experiment.method,
-                cell.settings_text,
-                cell.include_nonprivate,
-                metrics["unit"],
-                metrics["mode"],
-                cell.epsilon,
-                metrics["delta"],
-                metrics["runs"],
-                found.mean,
-                *(found.ci95 or (None, None)),
-                bool(private["covered"] if private else metrics["covered"]),
-                self.metric,
-                *((None,) * 3 if chosen is None else (chosen.mean, *(chosen.ci95 or (None, None)))),
+            chosen = (
+                Summary.from_values([None]) if self.metric is None else metric_summary(metrics, self.metric)
             )
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            row = {
+                "cell": cell.name,
+                "method": cell.experiment.method,
+                "settings": cell.settings_text,
+                "include_nonprivate": cell.include_nonprivate,
+                "unit": metrics["unit"],
+                "mode": metrics["mode"],
+                "epsilon": cell.epsilon,
+                "delta": metrics["delta"],
+                "runs": metrics["runs"],
+                "accuracy": found.mean,
+                **dict(zip(("ci95_low", "ci95_high"), found.ci95 or (None, None), strict=True)),
+                "covered": bool(private["covered"] if private else metrics["covered"]),
+                "metric": self.metric,
+                "metric_value": chosen.mean,
+                **dict(zip(("metric_low", "metric_high"), chosen.ci95 or (None, None), strict=True)),
+            }
+            rows.append(row)
         return rows
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows: ``rows`` without empty columns."""
         rows = self.rows
-        head = [name for name in COLUMNS if any(row[name] not in (None, "") for row in rows)]
+        head = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
         cells = [
             [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in head]
             for row in rows
@@ -234,9 +233,10 @@ class SweepResult:
     def write(self) -> None:
         """Write ``sweep.csv`` and, if there is more than non-private levels, the figure; each in one step."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        rows = self.rows
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows(rows)
         write_atomic(self.out / "sweep.csv", text.getvalue().encode())
         linked, metric = isinstance(self.grid[0].experiment, LinkExperiment), self.metric
         figures = [("curve", LINK_METRIC_NAMES[str(metric)] if linked else "test accuracy", self.series)]
@@ -309,7 +309,14 @@ def run_sweep(
             account.check_room(to_come)
         left = [number for number, cell in enumerate(cells) if not cell_folder(folder, cell).complete]
         if min(jobs, len(left)) > 1:  # workers leave the cells finished, and their results are read below
-            _run_in_workers(plan, left, run_one, on_progress, account, jobs, own)
+            how: dict[str, Any] = {"jobs": jobs, "own": own, "resume": resume}
+            try:
+                _run_in_workers(plan, left, run_one, on_progress, account, **how)
+            except (InputError, PrivacyError, MissingDependencyError) as error:
+                # Nothing was spent on the rejected cell, but other cells may have been charged.
+                if account is None or begun == [cell_folder(folder, cell).lock.is_file() for cell in cells]:
+                    raise
+                raise RunError(f"{error} Other cells that began stay charged.") from error
         metrics = tuple(
             run_one(cell, one, graph, on_progress, account)
             for cell, one, graph in zip(cells, plan.previews, plan.graphs, strict=True)
@@ -361,86 +368,131 @@ def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:
     return RunFolder(folder.root / CELLS / cell.name)
 
 
-class _CellTask(NamedTuple):
-    """A cell to run, whether the caller passed its graph, and the graph's ledger."""
-
-    cell: SweepCell
-    given: bool
-    ledger_index: int
-
-
 def _run_in_workers(
     plan: SweepPlan,
     numbers: Sequence[int],
     run_one: Callable[..., dict[str, Any]],
     show: OnProgress,
     account: RunAccount | None,
+    *,
     jobs: int,
     own: Sequence[str],
+    resume: bool,
 ) -> None:
-    """Run the cells with these numbers in workers; ledgers stay in this process."""
-    worker = CellWorker(
-        sent=SerializedGraph.from_graph(plan.raw),
-        run_one=run_one,
-        account=None if account is None else (account.unit, account.delta),
-        own=tuple(own),
-        threads=max(1, (os.cpu_count() or 1) // jobs),
-    )
-    known = {number: ledger_of(plan.graphs[number].edge_set) for number in numbers}
-    ledgers = list({id(ledger): ledger for ledger in known.values()}.values())
-    tasks = []
-    for number, ledger in known.items():
-        cell = plan.sweep.cells[number]
-        source = cell.experiment.source
-        given = isinstance(source, InMemorySource)
-        if given:  # the worker has the graph already, so the task goes without it
-            plain = replace(cell.experiment, source=Source(dataset=source.dataset))
-            cell = replace(cell, experiment=plain)
-        tasks.append(_CellTask(cell, given, ledgers.index(ledger)))
-    for _ in run_tasks(tasks, worker, jobs=jobs, answer=request_handler(ledgers, show)):
-        pass
+    """Run the cells with these numbers in workers, which open the ledgers themselves."""
+    sent, given = SerializedGraph.from_graph(plan.raw), isinstance(plan.sweep.source, InMemorySource)
+    charged = {
+        number: ledger_of(plan.graphs[number].edge_set)
+        for number in numbers
+        if _is_charged(plan.previews[number])
+    }
+    with ExitStack() as stack:
+        ledgers = dict[int, DataSetLedger]()
+        for ledger in charged.values():
+            if id(ledger) not in ledgers:
+                planned = total_of(plan.previews[number] for number, one in charged.items() if one is ledger)
+                assert planned is not None
+                opened = stack.enter_context(_opened_by_workers(ledger, planned, resume=resume))
+                ledgers[id(ledger)] = opened
+        tasks = list[tuple[SweepCell, int | None]]()
+        for number in numbers:
+            cell = plan.sweep.cells[number]
+            if given:  # a worker has the graph already, so the cell is sent without it
+                plain = Source(dataset=cell.experiment.source.dataset)
+                cell = replace(cell, experiment=replace(cell.experiment, source=plain))
+            tasks.append((cell, id(charged[number]) if number in charged else None))
+        worker = CellWorker(
+            sent=sent,
+            given=given,
+            run_one=run_one,
+            ledgers=ledgers,
+            account=account,
+            own=tuple(own),
+            threads=max(1, (os.cpu_count() or 1) // jobs),
+        )
+        for _ in run_tasks(tasks, worker, jobs=jobs, on_progress=show):
+            pass
+
+
+@contextmanager
+def _opened_by_workers(ledger: PrivacyLedger, planned: Guarantee, *, resume: bool) -> Iterator[DataSetLedger]:
+    """Return a ledger that workers can open: a temporary one, if this one is in memory.
+
+    A ledger in memory is charged with the plan of all cells before the workers start, so its limit applies to
+    all of them together. At the end, the entries of the workers replace that charge.
+    """
+    if isinstance(ledger, DataSetLedger):
+        yield ledger
+        return
+    charges = [
+        Entry(token_hex(16), PLANNED_LABEL, one.event, one.slack, one.protected)
+        for one in (planned, *planned.additional)
+    ]
+    with TemporaryDirectory(prefix="graphveil-") as folder:
+        store = Ledger(Path(folder) / "ledger.sqlite")
+        store.init("sweep", planned.protected)
+        shared = store.data_set("sweep")
+        for entry in ledger.entries if resume else ():  # a release that is resumed is charged once
+            shared.record(entry)
+        try:
+            for entry in charges:
+                ledger.record(entry)
+            yield shared
+        finally:
+            entries = [entry for entry in shared.entries if not ledger.contains(entry.release_id)]
+            _replace_entries(ledger, charges, entries)
+            store.close()
+
+
+def _replace_entries(ledger: PrivacyLedger, planned: Sequence[Entry], entries: Sequence[Entry]) -> None:
+    """Replace planned entries by those of which noise was drawn, unless rounding makes these larger."""
+    for entry in planned:
+        ledger.refund(entry.release_id)
+    try:
+        for entry in entries:
+            ledger.record(entry)
+    except BudgetError:
+        for entry in entries:
+            ledger.refund(entry.release_id)
+        entries = planned
+        for entry in entries:
+            ledger.record(entry)
+    for entry in entries:
+        ledger.commit(entry.release_id)
 
 
 @dataclass(kw_only=True)
 class CellWorker:
-    """Runs cells in a worker, which gets the graph once. Their results stay in their folders."""
+    """Runs cells in a worker, which gets the graph once. Their results stay in their folders.
+
+    Args:
+        sent: The graph as read.
+        given: Whether the caller passed it, so that it is the source of the cells.
+        run_one: Runs a cell.
+        ledgers: The ledgers that cells are charged to.
+        account: The account of the data, if they are registered.
+        own: The user's own files.
+        threads: Number of threads of a worker.
+    """
 
     sent: SerializedGraph
+    given: bool
     run_one: Callable[..., dict[str, Any]]
-    account: tuple[str, float] | None
+    ledgers: Mapping[int, DataSetLedger]
+    account: RunAccount | None
     own: Sequence[str]
     threads: int
     prepared: dict[tuple[object, ...], Graph] = field(default_factory=dict)
-    ledgers: dict[EdgeSet, RemoteLedger] = field(default_factory=dict)
 
-    def __call__(self, task: _CellTask, send_request: Answer) -> None:
-        """Run a cell."""
-        raw, cell = self._raw, task.cell
-        if task.given:
+    def __call__(self, task: tuple[SweepCell, int | None], show: OnProgress) -> None:
+        """Run a cell, and charge it to a ledger."""
+        (cell, ledger), raw = task, self._raw
+        if self.given:
             cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
-        one = cell.experiment
-        plan: Preview | LinkPlan
-        if isinstance(one, LinkExperiment):
-            graph, plan = raw, LinkPlan.from_data(one, raw)
-        else:
-            if one.preparation not in self.prepared:
-                self.prepared[one.preparation] = one.prepared(raw)
-            graph = self.prepared[one.preparation]
-            plan = preview(one, graph)
-        edges = graph.edge_set
-        if edges not in self.ledgers:  # all cells of this worker that have the graph share it
-            self.ledgers[edges] = RemoteLedger(send_request, task.ledger_index)
-            attach_ledger(edges, self.ledgers[edges])
-        account = None
-        if self.account is not None:  # a run reads names, accounts and receipts, and refunds: all is there
-            account = RunAccount(cast(DataSetLedger, self.ledgers[edges]), *self.account)
-        self.run_one(
-            cell,
-            plan,
-            graph,
-            lambda *progress: send_request(WorkerProgress(*progress)),
-            account,
-        )
+        graph, plan = _plan_cell(cell.experiment, raw, self.prepared)
+        if ledger is not None and ledger_of(graph.edge_set) is not self.ledgers[ledger]:
+            attach_ledger(graph.edge_set, self.ledgers[ledger])
+        self.run_one(cell, plan, graph, show, self.account)
 
     @cached_property
     def _raw(self) -> Graph:
@@ -492,8 +544,8 @@ def sweep(
         ledger: Registered dataset to charge: ``NAME``, ``URL`` or ``URL#NAME``.
         resume: Finish the sweep in ``out``; finished cells are neither run nor charged again.
         jobs: Number of cells to run in parallel, each in a process with a copy of the graph; does not
-            affect results. Ledgers stay in this process. A script calls it under
-            ``if __name__ == "__main__":``, and registers custom methods above that line.
+            affect results. A ledger in memory is charged with the whole grid before the first cell. A script
+            calls it under ``if __name__ == "__main__":``, and registers custom methods above that line.
         backend: Aggregation backend (``graphveil.backends``); does not affect results either.
         on_plan: Called with the plan, including ``plan.total``, before anything is spent.
         on_progress: Called with a stage, the finished steps, and the total.

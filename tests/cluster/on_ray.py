@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from graphveil.cluster.backend import RayBackend
+from graphveil.cluster.backend import RayBackend, _sent_graph, connect
+from graphveil.cluster.sealing import SecretBox
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import EdgeBlock
@@ -72,15 +73,17 @@ class DeadlyRay(RayBackend):
 
     kill: Kill | None = None
     seen: list[Any] = field(default_factory=list, compare=False)
+    boxes: list[SecretBox] = field(default_factory=list, compare=False)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:
         self.seen.append(work)
+        self.boxes.append(_sent_graph(connect(self.address), adjacency).box)
         sent = work if self.kill is None else DeadlyWork(work, self.kill)
         return super().run(sent, adjacency, first)
 
     def sent_keys(self) -> set[bytes]:
         """Return the keys of the noise that were sent, and that of the sealed values."""
-        return {work.key for work in self.seen} | {self._worker_pool()._box.key}
+        return {work.key for work in self.seen} | {box.key for box in self.boxes}
 
 
 def by_value() -> None:

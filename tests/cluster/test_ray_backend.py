@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 from release.test_disk_backend import drawn, stored
-from release.test_memory_backend import NODES, QUERIES, THREE, answer_of, star, works
+from release.test_memory_backend import QUERIES, THREE, answer_of, star, works
 
 import graphveil as gv
 from cluster.on_ray import DeadlyRay, Kill, by_value, found
-from graphveil.cluster import worker_pool
+from graphveil.cluster import backend as ray_backend
 from graphveil.cluster.backend import RayBackend
 from graphveil.core.backends import BlockWork, InMemoryBackend, RowRange
 from graphveil.core.edges.adjacency import Adjacency
@@ -161,33 +161,25 @@ def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_pa
     del kept
 
 
-def test_a_query_ends_when_another_one_begins(ray_here: Path) -> None:
-    backend, graph = RayBackend(**TWO, block_rows=1), star(15)
-    other = drawn().adjacency
-    for begun in (lambda: list(backend.run(OutDegrees(NODES), other)), lambda: backend.check(other)):
-        left = backend.run(OutDegrees(16), graph)
-        next(left)
-        begun()
-        with pytest.raises(ReleaseError, match="Another query started"):
-            list(left)
+def test_queries_of_two_graphs_can_be_read_in_turn(ray_here: Path) -> None:
+    backend, graphs = RayBackend(**TWO, block_rows=1), (star(15), drawn().adjacency)
+    works = [OutDegrees(graph.num_nodes) for graph in graphs]
+    here = [list(InMemoryBackend(1).run(work, graph)) for work, graph in zip(works, graphs, strict=True)]
+    left, right = (backend.run(work, graph) for work, graph in zip(works, graphs, strict=True))
+    first, second = next(left), next(right)
+    backend.check(graphs[1])
+    assert torch.equal(torch.cat([first, *left]), torch.cat(here[0]))
+    assert torch.equal(torch.cat([second, *right]), torch.cat(here[1]))
 
 
-def test_backends_share_workers_and_reject_another_cluster(ray_here: Path) -> None:
-    first, graph = RayBackend(**TWO), star(5)
-    first.check(graph)
-    pool = first._worker_pool()
-    for other in (RayBackend(workers=1), RayBackend(workers=2, wait=90.0, block_rows=2), RayBackend()):
-        assert other._worker_pool() is pool and len(other._worker_pool().members(other.workers)) <= 2
-    begun = time.monotonic()
-    more = RayBackend(workers=3, wait=300.0)  # there is room for two, and the third may come
-    assert more._worker_pool() is pool and len(list(more.run(OutDegrees(6), graph))) == 1
+def test_rejects_another_cluster_and_more_threads_than_a_machine_has(ray_here: Path) -> None:
+    graph = star(5)
+    RayBackend(**TWO).check(graph)
     with pytest.raises(ConfigError, match=r"connected to the Ray cluster.*ray\.shutdown"):
         RayBackend(address="192.0.2.77:1").check(graph)
-    assert time.monotonic() - begun < 60
-    thick = RayBackend(workers=1, threads=2, wait=300.0)
-    assert len(list(thick.run(OutDegrees(6), graph))) == 1
-    assert thick._worker_pool() is not pool
-    thick.stop()
+    assert len(list(RayBackend(workers=1, threads=2, wait=300.0).run(OutDegrees(6), graph))) == 1
+    with pytest.raises(ConfigError, match="Request fewer threads"):
+        RayBackend(threads=3).check(graph)
 
 
 def test_a_fit_is_bit_identical(ray_here: Path) -> None:
@@ -211,21 +203,20 @@ def test_rejects_a_folder_that_workers_cannot_read_before_budget_is_spent(
 
 
 def test_rejects_workers_of_another_version(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "__version__", "9.9")
-    RayBackend().stop()
-    with pytest.raises(ConfigError, match=r"this process has 9\.9") as kept:
-        RayBackend(workers=1, wait=300.0).check(star(3))
-    monkeypatch.undo()  # rejected workers are released, though the kept error refers to their pool
-    RayBackend(**TWO).check(star(3))
-    assert kept and len(RayBackend(**TWO)._worker_pool().members()) == 2
+    monkeypatch.setattr(ray_backend, "__version__", "9.9")
+    with pytest.raises(ConfigError, match=r"this process has 9\.9"):
+        RayBackend(**TWO).check(star(3))
 
 
-def test_workers_with_other_methods_are_not_treated_as_lost(ray_here: Path) -> None:
-    backend = RayBackend(**TWO)
-    backend.check(star(3))
-    pool = backend._worker_pool()
+def test_workers_with_other_code_are_not_treated_as_lost(
+    ray_here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_installation(*given: object) -> None:
+        raise AttributeError("Block")
+
+    monkeypatch.setattr(ray_backend, "compute_block", other_installation)
     with pytest.raises(ConfigError, match="nstall the same"):
-        pool.fetch(pool.members()[0].handle.take_key.remote(None))
+        RayBackend(**TWO).check(star(3))
 
 
 def test_code_of_the_documentation_runs(ray_here: Path) -> None:

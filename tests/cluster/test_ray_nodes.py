@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from cluster.on_ray import MOMENTS, DeadlyRay, Kill, by_value, found
-from graphveil.cluster.worker_pool import import_ray
+from graphveil.cluster.backend import import_ray
 from graphveil.core.backends import AggregationBackend, InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.keys import ReleaseKey

@@ -1,8 +1,10 @@
-"""The process of a worker: what it opens and keeps, and its error texts; parameters of the backend."""
+"""The task of a worker: what it opens, and its error texts; parameters of the backend, and its scheduling."""
 
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,22 +16,17 @@ import torch
 from release.test_disk_backend import drawn, stored
 from release.test_memory_backend import SourceIds, star, works
 
-from graphveil._util.sealed import SecretBox, seal_to
-from graphveil.cluster import worker_pool
-from graphveil.cluster.backend import RayBackend
-from graphveil.cluster.worker import PART, SealedBlob, Worker, open_value, seal_value
+from graphveil import __version__
+from graphveil.cluster import backend
+from graphveil.cluster.backend import RayBackend, SentGraph, UnansweredError
+from graphveil.cluster.sealing import SecretBox, seal_to, seal_value
+from graphveil.cluster.worker import Block, SealedValue, compute_block, recipient_key
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import SOURCES, EdgeBlock, block_of
 from graphveil.data.stored_graph import StoredEdges, read_manifest
-from graphveil.errors import ConfigError, ReleaseError
+from graphveil.errors import ConfigError
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra 'ray')")
-NO_WORK = "it was given no work for this query"
-
-
-def sealed(name: str, value: object, box: SecretBox) -> SealedBlob:
-    size, parts = seal_value(name, value, box)
-    return SealedBlob(name, size, tuple(part.copy() for part in parts))
 
 
 @pytest.fixture
@@ -37,96 +34,31 @@ def box() -> SecretBox:
     return SecretBox()
 
 
-@pytest.fixture
-def worker(box: SecretBox) -> Worker:
-    """A worker with the key, and with a graph whose blocks are sent."""
-    made = Worker(torch.get_num_threads(), lambda part: part)
-    made.take_key(seal_to(made.handshake()[1], box.key))
-    assert made.set_graph("star", None) == ""
-    return made
+def sealed(value: object, box: SecretBox) -> SealedValue:
+    return SealedValue("name", tuple(seal_value("name", value, box)))
 
 
-# -- sealed values -----------------------------------------------------------------------------------------
-
-
-@needs_ray
-@pytest.mark.parametrize("rows", [25, PART // 32 + 25])  # of 32 bytes: one part, and two
-def test_values_arrive_unchanged_and_parts_reveal_nothing(box: SecretBox, rows: int) -> None:
-    secret = b"the key of the noise, 32 bytes.."
-    table = torch.arange(4.0 * rows, dtype=torch.float64).reshape(rows, 4)
-    value = {"key": secret, "rows": table, "codes": np.arange(3), "none": None}
-    blob = sealed("work", value, box)
-    assert all(secret not in one.tobytes() for one in blob.parts)
-    assert len(blob.parts) == -(-blob.size // PART) == 1 + (rows > 25)
-    back = open_value(blob, box, blob.parts)
-    assert back["key"] == secret and torch.equal(back["rows"], table)
-    assert back["codes"].tolist() == [0, 1, 2] and back["none"] is None
-    assert back["rows"].data_ptr() % 64 == 0
-    back["rows"][0] = 1.0  # memory of its own
-
-
-@needs_ray
-def test_the_size_of_a_block_does_not_depend_on_its_degrees(box: SecretBox) -> None:
-    sizes = set()
-    for edges in (0, 1, 9, 500, 15_000):  # of one row, in a block of its own
-        ends = torch.tensor([0, edges], dtype=torch.int32), torch.zeros(edges, dtype=torch.int32)
-        blob = sealed("edges", EdgeBlock(0, 1, *ends), box)
-        sizes.add((blob.size, *map(len, blob.parts)))
-        assert len(open_value(blob, box, blob.parts).sources) == edges
-    assert len(sizes) == 1
-    larger = {seal_value("rows", np.zeros(1 << 20 | count << 16, np.uint8), box)[0] for count in range(1, 16)}
-    assert larger == {5 << 18, 6 << 18, 7 << 18, 1 << 21}  # to the next quarter step
-
-
-@needs_ray
-def test_rejects_parts_that_are_exchanged_or_missing(box: SecretBox) -> None:
-    blob = sealed("work", torch.zeros(PART // 8 + 25, dtype=torch.float64), box)
-    first, second = blob.parts
-    for parts in ((second, first), (first, first), (first,)):
-        with pytest.raises(ReleaseError, match="damaged"):
-            open_value(blob, box, parts)
-    for other in (blob._replace(name="other"), blob._replace(size=blob.size + 64)):
-        with pytest.raises(ReleaseError, match="damaged"):
-            open_value(other, box, blob.parts)
+def computed(
+    box: SecretBox, monkeypatch: pytest.MonkeyPatch, rows: tuple[int, int], edges: object, work: object
+) -> Any:
+    """Return the result of a task in this process, with parts that are no references."""
+    monkeypatch.setattr("ray.get", lambda part: part)
+    block = Block(rows, *(None if one is None else sealed(one, box) for one in (edges, work)))
+    public = recipient_key().public
+    assert compute_block(__version__, {}, block, torch.get_num_threads()) == public
+    keys = {public: seal_to(public, box.key)}
+    return compute_block(__version__, keys, block, torch.get_num_threads())
 
 
 # -- workers -----------------------------------------------------------------------------------------------
 
 
 @needs_ray
-def test_a_worker_does_every_kind_of_work(worker: Worker, box: SecretBox) -> None:
+def test_a_worker_does_every_kind_of_work(box: SecretBox, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = block_of(star(5), 0, 6)
     for work in works():
-        worker.begin("star", sealed("query", work, box))
-        result = worker.block("query", (0, 6), sealed("edges", edges, box))
-        assert not isinstance(result, str) and torch.equal(torch.from_numpy(result), work(edges)), type(work)
-
-
-@needs_ray
-def test_a_worker_keeps_the_blocks_of_one_graph(worker: Worker, box: SecretBox) -> None:
-    worker.begin("star", sealed("query", SourceIds(), box))
-    first = worker.block("query", (0, 2), sealed("edges", block_of(star(5), 0, 2), box))
-    again = worker.block("query", (0, 2), None)
-    assert not isinstance(first, str) and not isinstance(again, str) and (first == again).all()
-    worker.set_graph("another", None)
-    worker.begin("another", sealed("query", SourceIds(), box))
-    assert str(worker.block("query", (0, 2), None)) == "a worker failed with AssertionError"
-    worker.begin("star", sealed("query", SourceIds(), box))
-    assert str(worker.block("query", (0, 2), None)) == "it cannot read the graph"
-
-
-@needs_ray
-def test_an_unfinished_query_does_not_affect_the_next_one(worker: Worker, box: SecretBox) -> None:
-    edges = block_of(star(5), 0, 6)
-    block = sealed("edges", edges, box)
-    worker.begin("star", sealed("left", works()[0], box))
-    worker.begin("star", sealed("query", SourceIds(), box))
-    assert str(worker.block("left", (0, 6), block)) == NO_WORK
-    worker.end("left")  # late, as from the frame of an error that was kept
-    result = worker.block("query", (0, 6), block)
-    assert not isinstance(result, str) and torch.equal(torch.from_numpy(result), SourceIds()(edges))
-    worker.set_graph("another", None)  # no work is done on a graph that it was not requested for
-    assert str(worker.block("query", (0, 6), block)) == NO_WORK
+        result = computed(box, monkeypatch, (0, 6), edges, work)
+        assert torch.equal(torch.from_numpy(result), work(edges)), type(work)
 
 
 class FailingWork(BlockWork):
@@ -137,41 +69,35 @@ class FailingWork(BlockWork):
 
 
 @needs_ray
-def test_error_texts_contain_no_value(worker: Worker, box: SecretBox) -> None:
-    block = sealed("edges", block_of(star(5), 0, 2), box)
-    assert worker.block("query", (0, 2), None) == NO_WORK
-    worker.begin("star", sealed("query", FailingWork(), box))
-    assert worker.block("query", (0, 2), block) == "a worker failed with ValueError"
-    worker.begin("star", sealed("query", SourceIds(), SecretBox()))
-    assert "damaged" in str(worker.block("query", (0, 2), None))
-    worker.begin("star", sealed("query", SourceIds(), box))
-    worker.end("query")
-    assert isinstance(worker.block("query", (0, 2), None), str)
+def test_error_texts_contain_no_value(box: SecretBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
+    edges = block_of(star(5), 0, 2)
+    words = computed(box, monkeypatch, (0, 2), edges, FailingWork())
+    assert words == "a worker failed with ValueError"
+    public, block = recipient_key().public, Block((0, 2), sealed(edges, SecretBox()), None)
+    assert "damaged" in str(compute_block(__version__, {public: seal_to(public, box.key)}, block, 1))
+    assert "this process has 9.9" in str(compute_block("9.9", {}, block, 1))
 
 
 @needs_ray
-def test_a_worker_checks_the_files_of_a_stored_graph(worker: Worker, box: SecretBox, tmp_path: Path) -> None:
+def test_a_worker_checks_the_files_of_a_stored_graph(
+    box: SecretBox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, manifest = stored(tmp_path, drawn()).adjacency, read_manifest(tmp_path)
     assert manifest is not None and len(manifest.blocks) > 2
-    edges = sealed("folder", StoredEdges(tmp_path, manifest), box)
-    assert worker.set_graph("folder", edges) == ""
-    worker.begin("folder", sealed("query", SourceIds(), box))
+    edges = StoredEdges(tmp_path, manifest)
     for rows in ((0, 5), (5, 16), (16, graph.num_nodes)):
-        result = worker.block("query", rows, None)
-        expected = SourceIds()(block_of(graph, *rows))
-        assert not isinstance(result, str) and torch.equal(torch.from_numpy(result), expected)
-    stat = (tmp_path / SOURCES).stat()
-    os.utime(tmp_path / SOURCES, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))  # after it was checked
-    assert "was changed" in str(worker.block("query", (0, 5), None))
-    missing = sealed("f", StoredEdges(tmp_path / "none", manifest), box)
-    assert "missing" in worker.set_graph("none", missing)
+        result = computed(box, monkeypatch, rows, edges, SourceIds())
+        assert torch.equal(torch.from_numpy(result), SourceIds()(block_of(graph, *rows)))
+    assert not len(computed(box, monkeypatch, (0, 0), edges, None))  # the graph can be opened
+    missing = StoredEdges(tmp_path / "none", manifest)
+    assert "missing" in computed(box, monkeypatch, (0, 0), missing, None)
     content = bytearray((tmp_path / SOURCES).read_bytes())
     content[-4] ^= 1
     (tmp_path / SOURCES).write_bytes(content)
-    assert worker.set_graph("changed", edges._replace(name="folder")) == ""
-    worker.begin("changed", sealed("query", SourceIds(), box))
-    assert not isinstance(worker.block("query", (0, 5), None), str)  # a block without a change
-    assert f"block {len(manifest.blocks) - 1}" in str(worker.block("query", (16, graph.num_nodes), None))
+    assert not isinstance(computed(box, monkeypatch, (0, 5), edges, SourceIds()), str)  # without a change
+    words = computed(box, monkeypatch, (16, graph.num_nodes), edges, SourceIds())
+    assert f"block {len(manifest.blocks) - 1}" in words
 
 
 # -- the backend -------------------------------------------------------------------------------------------
@@ -223,10 +149,133 @@ def test_each_process_of_each_cluster_has_its_own_identity() -> None:
         return SimpleNamespace(get_runtime_context=lambda: context)
 
     places = [("01", "a"), ("02", "a"), ("01", "b")]  # joined twice, and the first of another cluster
-    assert len({worker_pool.process_identity(ray(*place)) for place in places}) == 3
+    assert len({backend.cluster_identity(ray(*place)) for place in places}) == 3
 
 
 @needs_ray
 def test_usage_reports_of_ray_are_disabled() -> None:
-    worker_pool.import_ray()
+    backend.import_ray()
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+# -- scheduling --------------------------------------------------------------------------------------------
+
+
+class FakeRay:
+    """Ray with processes that need a key, are lost, or are slow; tasks return the number of their block."""
+
+    def __init__(self, processes: int, is_lost: Callable[[int], bool] = lambda block: False) -> None:
+        self.is_lost, self.rng = is_lost, np.random.default_rng(processes)
+        self.publics = [seal_public() for _ in range(processes)]
+        self.requested: list[int] = []
+        self.cancelled: list[object] = []
+        self.tasks: list[tuple[dict[bytes, bytes], int]] = []
+
+    exceptions = SimpleNamespace(RayError=OSError)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": "here", "Alive": True, "Resources": {"CPU": float(len(self.publics))}}]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": float(len(self.publics))}
+
+    def remote(self, **given: Any) -> Any:
+        self.given = given
+        return lambda function: self
+
+    def options(self, scheduling_strategy: str) -> Any:
+        return SimpleNamespace(remote=self.submit)
+
+    def submit(self, version: str, keys: dict[bytes, bytes], block: Block, threads: int) -> Any:
+        self.tasks.append((keys, block.rows[0]))
+        return len(self.tasks) - 1
+
+    def wait(self, tickets: list[Any], **given: Any) -> tuple[list[Any], list[Any]]:
+        assert tickets, "a block is no longer requested"
+        return [tickets[int(self.rng.integers(len(tickets)))]], []
+
+    def get(self, ticket: Any) -> Any:
+        keys, block = self.tasks[ticket]
+        public = self.publics[int(self.rng.integers(len(self.publics)))]
+        if public not in keys:
+            return public
+        self.requested.append(block)
+        if self.is_lost(block):
+            raise OSError
+        return np.array([block])
+
+    def cancel(self, ticket: object) -> None:
+        self.cancelled.append(ticket)
+
+
+def seal_public() -> bytes:
+    from graphveil.cluster.sealing import RecipientKey
+
+    return RecipientKey().public
+
+
+def answers(ray: FakeRay, count: int, **given: Any) -> list[int]:
+    tasks = [(Block((number, number + 1), None, None), "SPREAD") for number in range(count)]
+    return [int(one[0]) for one in RayBackend(**given)._answers(ray, SentGraph("here"), tasks)]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 7, 40])
+def test_every_block_is_returned_once_and_in_order(processes: int, count: int) -> None:
+    ray = FakeRay(processes)
+    assert answers(ray, count) == list(range(count))
+    assert Counter(ray.requested) == Counter(range(count)) and not ray.cancelled
+
+
+def test_ray_repeats_a_block_and_the_query_fails_if_all_repetitions_are_lost() -> None:
+    ray = FakeRay(2, lambda block: block == 4)
+    with pytest.raises(UnansweredError, match="too many workers were lost"):
+        answers(ray, 9)
+    assert ray.given["max_retries"] == 3 and ray.cancelled
+    answers(ray, 3, losses=1)
+    assert ray.given["max_retries"] == 1
+
+
+def test_too_many_new_processes_are_lost_ones() -> None:
+    ray, new = FakeRay(3), []
+    get = ray.get
+
+    def restarted(ticket: Any) -> Any:
+        ray.publics = [seal_public() for _ in ray.publics]
+        new.append(ray.publics)
+        return get(ticket)
+
+    ray.get = restarted  # type: ignore[method-assign]
+    with pytest.raises(UnansweredError, match="too many workers were lost"):
+        answers(ray, 9, losses=5)
+    assert len(new) == 3 + 5 + 1
+
+
+def test_a_graph_is_sent_to_each_cluster_under_its_own_key() -> None:
+    graphs, keys = (star(3), star(3)), set()
+    for cluster in ("one", "two"):
+        context = SimpleNamespace(get_worker_id=lambda: "01", get_node_id=lambda cluster=cluster: cluster)
+        ray = SimpleNamespace(get_runtime_context=lambda context=context: context)
+        for graph in graphs:
+            sent = backend._sent_graph(ray, graph)
+            assert backend._sent_graph(ray, graph) is sent
+            keys.add(sent.box.key)
+    assert len(keys) == 4
+
+
+def test_as_many_blocks_are_computed_at_a_time_as_there_are_workers() -> None:
+    ray, most = FakeRay(8), []
+    wait = ray.wait
+
+    def watched(tickets: list[Any], **given: Any) -> tuple[list[Any], list[Any]]:
+        most.append(len(tickets))
+        return wait(tickets, **given)
+
+    ray.wait = watched  # type: ignore[method-assign]
+    answers(ray, 30, workers=3)
+    assert max(most) == 3
+    answers(ray, 30)
+    assert max(most) == 16

@@ -2771,6 +2771,22 @@ BUGS = [
         test="tests/runs/test_sweep.py::test_the_total_is_the_composition_of_all_runs_of_all_cells",
     ),
     dict(
+        name="workers_have_no_limit_of_a_ledger_in_memory",
+        edits=[("graphveil.runs.sweep:_opened_by_workers", "for entry in charges:", "for entry in ():")],
+        test="tests/runs/test_sweep.py::test_workers_show_their_progress_and_share_the_limit_of_a_ledger_in_memory",
+    ),
+    dict(
+        name="entries_of_workers_are_lost_with_their_ledger",
+        edits=[
+            (
+                "graphveil.runs.sweep:_opened_by_workers",
+                "if not ledger.contains(entry.release_id)",
+                "if False",
+            )
+        ],
+        test="tests/runs/test_sweep.py::test_an_interrupted_sweep_in_workers_leaves_its_entries_and_charges_them_once",
+    ),
+    dict(
         name="nobody_asks_whether_a_grid_fits",
         edits=[
             (
@@ -2784,130 +2800,126 @@ BUGS = [
     # -- Workers, disk, compiled noise, clipped sums, samples, trees, keys, local reports, the command
     dict(
         name="nonces_of_sealed_messages_repeat",
-        edits=[("graphveil._util.sealed:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
-        test="tests/test_sealed.py::test_a_value_opens_unchanged[1000]",
+        edits=[
+            ("graphveil.cluster.sealing:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)"),
+        ],
+        test="tests/cluster/test_sealing.py::test_a_value_opens_unchanged[1000]",
     ),
     dict(
         name="messages_are_sent_as_they_are",
         edits=[
             (
-                "graphveil._util.sealed:SecretBox.seal",
-                "place += cipher.update_into(plain.data, sealed[place:].data)",
-                "sealed[place : place + len(plain)] = plain\n            place += len(plain)",
+                "graphveil.cluster.sealing:SecretBox.seal",
+                "AESGCM(self.key).encrypt(nonce, message, name.encode())",
+                "bytes(message)",
             ),
             (
-                "graphveil._util.sealed:SecretBox.open_into",
-                "cipher.update_into(body.data, out.data)",
-                "out[: len(body)] = body",
+                "graphveil.cluster.sealing:SecretBox.open",
+                "AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())",
+                "bytes(sealed[_NONCE:])",
             ),
         ],
         test=[
-            "tests/test_sealed.py::test_a_value_opens_unchanged[1000]",
-            "tests/cluster/test_worker.py::test_values_arrive_unchanged_and_parts_reveal_nothing[25]",
+            "tests/cluster/test_sealing.py::test_a_value_opens_unchanged[1000]",
+            "tests/cluster/test_sealing.py::test_values_arrive_unchanged_and_parts_reveal_nothing[25]",
         ],
     ),
     dict(
         name="a_message_opens_under_any_name",
         edits=[
+            ("graphveil.cluster.sealing:SecretBox.seal", "message, name.encode()", "message, None"),
             (
-                "graphveil._util.sealed:SecretBox.seal",
-                "cipher.authenticate_additional_data(name.encode())",
-                "pass",
-            ),
-            (
-                "graphveil._util.sealed:SecretBox.open_into",
-                "cipher.authenticate_additional_data(name.encode())",
-                "pass",
+                "graphveil.cluster.sealing:SecretBox.open",
+                "sealed[_NONCE:], name.encode()",
+                "sealed[_NONCE:], None",
             ),
         ],
-        test="tests/test_sealed.py::test_rejects_other_keys_names_and_changed_values",
+        test="tests/cluster/test_sealing.py::test_rejects_other_keys_names_and_changed_values",
     ),
     dict(
         name="a_changed_message_is_opened",
         edits=[
             (
-                "graphveil._util.sealed:SecretBox.open_into",
-                "modes.GCM(nonce, tag)).decryptor()",
-                "modes.GCM(nonce)).encryptor()",
-            )
+                "graphveil.cluster.sealing:SecretBox.open",
+                "AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())",
+                "AESGCM(self.key).encrypt(bytes(sealed[:_NONCE]), bytes(sealed[_NONCE:-16]), None)[:-16]",
+            ),
         ],
-        test="tests/test_sealed.py::test_rejects_other_keys_names_and_changed_values",
+        test="tests/cluster/test_sealing.py::test_rejects_other_keys_names_and_changed_values",
     ),
     dict(
         name="a_key_is_sent_in_the_clear",
         edits=[
             (
-                "graphveil._util.sealed:seal_to",
-                "_box_of(shared, ours, public).seal(_LOCK, message).tobytes()",
+                "graphveil.cluster.sealing:seal_to",
+                "_box_of(shared, ours, public).seal(_EXCHANGE, message)",
                 "message",
             ),
             (
-                "graphveil._util.sealed:RecipientKey.open",
-                "return _box_of(shared, theirs, self.public).open(_LOCK, body)",
-                "return body.tobytes()",
+                "graphveil.cluster.sealing:RecipientKey.open",
+                "_box_of(shared, theirs, self.public).open(_EXCHANGE, sealed[_PUBLIC:])",
+                "sealed[_PUBLIC:]",
             ),
         ],
-        test="tests/test_sealed.py::test_only_the_recipient_opens_what_was_sealed_to_its_public_key",
+        test="tests/cluster/test_sealing.py::test_only_the_recipient_opens_what_was_sealed_to_its_public_key",
     ),
     dict(
         name="the_key_of_an_exchange_is_public",
-        edits=[("graphveil._util.sealed:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))")],
-        test="tests/test_sealed.py::test_the_key_of_an_exchange_depends_on_its_secret",
+        edits=[
+            ("graphveil.cluster.sealing:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))"),
+        ],
+        test="tests/cluster/test_sealing.py::test_the_key_of_an_exchange_depends_on_its_secret",
     ),
     dict(
         name="a_failure_is_told_with_its_values",
         edits=[
             (
-                "graphveil.cluster.worker:_words",
-                'return str(error) if isinstance(error, GraphveilError) else f"a worker failed with {type(error).__name__}"',
+                "graphveil.cluster.worker:compute_block",
+                'return f"a worker failed with {type(error).__name__}"',
                 "return str(error)",
-            )
+            ),
         ],
         test="tests/cluster/test_worker.py::test_error_texts_contain_no_value",
     ),
     dict(
-        name="a_worker_keeps_its_work_and_its_key",
+        name="a_worker_without_the_key_is_given_up",
         edits=[
             (
-                "graphveil.cluster.worker:Worker.end",
-                "if self._work is not None and self._work[0] == query:",
-                "if False:",
-            )
+                "graphveil.cluster.backend:RayBackend._answers",
+                "if isinstance(answer, bytes):",
+                "if answer is None:",
+            ),
         ],
-        test="tests/cluster/test_worker.py::test_error_texts_contain_no_value",
+        test="tests/cluster/test_worker.py::test_every_block_is_returned_once_and_in_order[7-2]",
     ),
     dict(
-        name="a_late_end_ends_whatever_is_done_by_then",
+        name="blocks_of_a_query_that_is_left_are_computed",
         edits=[
-            (
-                "graphveil.cluster.worker:Worker.end",
-                "if self._work is not None and self._work[0] == query:",
-                "if True:",
-            )
+            ("graphveil.cluster.backend:RayBackend._answers", "ray.cancel(ticket)", "pass"),
         ],
-        test="tests/cluster/test_worker.py::test_an_unfinished_query_does_not_affect_the_next_one",
+        test="tests/cluster/test_worker.py::test_ray_repeats_a_block_and_the_query_fails_if_all_repetitions_are_lost",
     ),
     dict(
         name="values_are_as_long_as_they_are",
         edits=[
             (
-                "graphveil.cluster.worker:_coarse",
+                "graphveil.cluster.sealing:_coarse",
                 "return max(MIN_BYTES, -(-size // step) * step)",
                 "return size",
-            )
+            ),
         ],
-        test="tests/cluster/test_worker.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
+        test="tests/cluster/test_sealing.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
     ),
     dict(
-        name="a_worker_answers_from_blocks_of_another_graph",
+        name="blocks_of_another_cluster_are_requested",
         edits=[
             (
-                "graphveil.cluster.worker:Worker.set_graph",
-                '("", None), {}, None, _NO_WORK',
-                '("", None), self._kept, None, _NO_WORK',
-            )
+                "graphveil.cluster.backend:_sent_graph",
+                "if sent is None or sent.cluster != cluster:",
+                "if sent is None:",
+            ),
         ],
-        test="tests/cluster/test_worker.py::test_a_worker_keeps_the_blocks_of_one_graph",
+        test="tests/cluster/test_worker.py::test_a_graph_is_sent_to_each_cluster_under_its_own_key",
     ),
     dict(
         name="a_folder_that_has_changed_is_believed",
@@ -5699,9 +5711,9 @@ BUGS = [
         name="words_of_a_worker_are_taken_for_rows",
         edits=[
             (
-                "graphveil.cluster.backend:RayBackend.run",
-                "if isinstance(result, str):",
-                "if result is None:",
+                "graphveil.cluster.backend:RayBackend._answers",
+                "elif isinstance(answer, str):",
+                "elif answer is None:",
             ),
         ],
         test="tests/cluster/test_ray_backend.py::test_the_error_of_a_worker_ends_the_query",
@@ -5710,79 +5722,73 @@ BUGS = [
     dict(
         name="a_message_without_its_last_part_is_opened",
         edits=[
-            (
-                "graphveil.cluster.worker:open_value",
-                "if place != sealed_blob.size:",
-                "if place > sealed_blob.size:",
-            ),
+            ("graphveil.cluster.sealing:seal_value", "{name}/{number}/{len(starts)}", "{name}/{number}"),
+            ("graphveil.cluster.sealing:open_value", "{name}/{number}/{len(parts)}", "{name}/{number}"),
         ],
-        test="tests/cluster/test_worker.py::test_rejects_parts_that_are_exchanged_or_missing",
+        test="tests/cluster/test_sealing.py::test_rejects_parts_that_are_exchanged_or_missing",
+        reason="cannot reshape",
     ),
     dict(
         name="small_blocks_tell_how_many_edges_they_have",
         edits=[
             (
-                "graphveil.cluster.worker:_coarse",
+                "graphveil.cluster.sealing:_coarse",
                 "return max(MIN_BYTES, -(-size // step) * step)",
-                "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
+                "return _filled(size) if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
-        test="tests/cluster/test_worker.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
+        test="tests/cluster/test_sealing.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
     ),
     dict(
         name="one_worker_more_than_allowed_is_lost",
         edits=[
             (
-                "graphveil.cluster.worker_pool:BlockScheduler._return",
-                "if self._losses < 0 or",
-                "if self._losses < -1 or",
+                "graphveil.cluster.backend:RayBackend._answers",
+                '.get("CPU", 0) + self.losses:',
+                '.get("CPU", 0) + self.losses + 1:',
             ),
         ],
-        test="tests/cluster/test_block_scheduler.py::test_too_many_losses_fail",
+        test="tests/cluster/test_worker.py::test_too_many_new_processes_are_lost_ones",
     ),
     dict(
         name="one_block_is_tried_once_too_often",
         edits=[
             (
-                "graphveil.cluster.worker_pool:BlockScheduler._return",
-                "self._tries[block] == _TRIES",
-                "self._tries[block] > _TRIES",
+                "graphveil.cluster.backend:RayBackend._answers",
+                "max_retries=min(_REPEATS, self.losses)",
+                "max_retries=min(_REPEATS, self.losses) + 1",
             ),
         ],
-        test="tests/cluster/test_block_scheduler.py::test_a_block_that_loses_every_worker_fails",
+        test="tests/cluster/test_worker.py::test_ray_repeats_a_block_and_the_query_fails_if_all_repetitions_are_lost",
     ),
     dict(
-        name="other_blocks_of_a_lost_worker_are_forgotten",
+        name="a_block_that_a_new_worker_could_not_open_is_forgotten",
         edits=[
-            (
-                "graphveil.cluster.worker_pool:BlockScheduler._return",
-                "back = sorted([block, *(self._pending.pop(ticket)[1] for ticket in had)])",
-                "back = [block]",
-            ),
+            ("graphveil.cluster.backend:RayBackend._answers", "queue.append(number)", "pass"),
         ],
-        test="tests/cluster/test_block_scheduler.py::test_blocks_of_lost_workers_are_requested_again[0]",
+        test="tests/cluster/test_worker.py::test_every_block_is_returned_once_and_in_order[7-2]",
     ),
     dict(
         name="blocks_are_handed_on_as_they_arrive",
         edits=[
             (
-                "graphveil.cluster.worker_pool:BlockScheduler.run",
-                "while place in done:\n                yield done.pop(place)",
-                "while done:\n                yield done.pop(min(done))",
+                "graphveil.cluster.backend:RayBackend._answers",
+                "while place in done:\n                    yield done.pop(place)",
+                "while done:\n                    yield done.pop(min(done))",
             ),
         ],
-        test="tests/cluster/test_block_scheduler.py::test_every_block_is_returned_once_and_in_order[7-1]",
+        test="tests/cluster/test_worker.py::test_every_block_is_returned_once_and_in_order[7-2]",
     ),
     dict(
-        name="blocks_of_the_last_graph_are_used_for_the_next_one",
+        name="all_graphs_are_sealed_under_one_key",
         edits=[
             (
-                "graphveil.cluster.worker:Worker.set_graph",
-                '("", None), {}, None, _NO_WORK',
-                '("", None), self._kept, None, _NO_WORK',
+                "graphveil.cluster.backend:SentGraph",
+                "field(default_factory=SecretBox)",
+                "field(default_factory=lambda: SecretBox(bytes(32)))",
             ),
         ],
-        test="tests/cluster/test_worker.py::test_a_worker_keeps_the_blocks_of_one_graph",
+        test="tests/cluster/test_worker.py::test_a_graph_is_sent_to_each_cluster_under_its_own_key",
     ),
     dict(
         name="messages_of_loud_records_are_not_finite",

@@ -5,24 +5,27 @@ import signal
 import time
 from pathlib import Path
 
-from graphveil.runs.grid import Answer, run_tasks
+from graphveil.errors import ConfigError
+from graphveil.runs.grid import OnProgress, run_tasks
 
 
-def half(number: int, _: Answer) -> float:
-    """Return half of a number; 13 is not allowed, and 99 kills the worker."""
+def half(number: int, _: OnProgress) -> float:
+    """Return half of a number; 13 and 14 are not allowed, and 99 kills the worker."""
     if number == 13:
         raise ValueError(number)
+    if number == 14:
+        raise ConfigError("14 is not allowed")
     if number == 99:
         os.kill(os.getpid(), signal.SIGKILL)
     return number / 2
 
 
-def answered(number: int, send_request: Answer) -> float:
-    """Return what the first process answers."""
-    return float(send_request(number))
+def shown(number: int, show: OnProgress) -> None:
+    """Show a number as progress."""
+    show("half", number, 2 * number)
 
 
-def endless(folder: Path, _: Answer) -> None:
+def endless(folder: Path, _: OnProgress) -> None:
     """Say that the task began, and never end, but for the folder ``short``."""
     (folder / str(os.getpid())).touch()
     while folder.name != "short":

@@ -1,4 +1,4 @@
-"""Workers of grids: every task once, requests, failures, and that no worker outlives the grid."""
+"""Workers of grids: every task once, progress, failures, and that no worker outlives the grid."""
 
 import os
 import signal
@@ -12,19 +12,16 @@ import pytest
 
 from graphveil.errors import ConfigError, RunError
 from graphveil.runs.grid import run_tasks
-from tests.runs.tasks import answered, endless, half
+from tests.runs.tasks import endless, half, shown
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_every_task_is_run_once_and_requests_are_answered(jobs: int) -> None:
+def test_every_task_is_run_once_and_its_progress_is_shown(jobs: int) -> None:
     assert sorted(run_tasks([1, 2, 3], half, jobs=jobs)) == [(1, 0.5), (2, 1.0), (3, 1.5)]
-    doubled = run_tasks([1, 2, 3], answered, jobs=jobs, answer=lambda number: 2 * number)
-    assert sorted(doubled) == [(1, 2), (2, 4), (3, 6)]
+    progress: list[tuple[str, int, int]] = []
+    list(run_tasks([1, 2, 3], shown, jobs=jobs, on_progress=lambda *one: progress.append(one)))
+    assert sorted(progress) == [("half", 1, 2), ("half", 2, 4), ("half", 3, 6)]
     assert not active_children()
-
-
-def fail(number: int) -> None:
-    raise ConfigError(f"not {number}")
 
 
 def test_what_goes_wrong_in_a_worker_is_raised_here() -> None:
@@ -32,10 +29,8 @@ def test_what_goes_wrong_in_a_worker_is_raised_here() -> None:
         list(run_tasks([13, 13], half, jobs=2))
     with pytest.raises(RunError, match="worker process ended unexpectedly"):
         list(run_tasks([99, 99], half, jobs=2))
-    with pytest.raises(ConfigError, match="not"):
-        list(run_tasks([1, 2], answered, jobs=2, answer=fail))
-    with pytest.raises(RunError, match="unknown request"):
-        list(run_tasks([1, 2], answered, jobs=2))
+    with pytest.raises(ConfigError, match="14 is not allowed"):
+        list(run_tasks([14, 14], half, jobs=2))
     assert not active_children()
 
 

@@ -18,15 +18,14 @@ import torch
 
 import graphveil as gv
 from graphveil.core.events import PureDP
-from graphveil.core.ledger import Entry, MemoryLedger, ledger_of
+from graphveil.core.ledger import Entry, MemoryLedger, attach_ledger, ledger_of
 from graphveil.core.unit import UndirectedEdge
 from graphveil.data import Graph
-from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
+from graphveil.errors import BudgetError, ConfigError, GraphError, RunError, UnitError
 from graphveil.ledger import Ledger
 from graphveil.privacy import Guarantee
 from graphveil.runs import sweep as sweeps
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
-from graphveil.runs.remote_ledger import LedgerCall, RemoteLedger, WorkerProgress, request_handler
 from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import RunFolder
 from graphveil.runs.source import Source
@@ -218,33 +217,82 @@ def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> Non
     assert charged[0] == charged[1] and len(charged[0]) == 2
 
 
-def test_workers_share_a_limit_and_have_separate_entries() -> None:
-    limit = MemoryLedger(epsilon=2.0, delta=1e-7)
+def test_workers_show_their_progress_and_share_the_limit_of_a_ledger_in_memory(tmp_path: Path) -> None:
+    brief: dict[str, Any] = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "jobs": 2, **EDGES}
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    attach_ledger(graph, MemoryLedger(epsilon=4.05, delta=1e-7))  # 1 and 4 fit, each on its own
+    with pytest.raises(BudgetError, match=r"the limit of 4\.05"):
+        gv.sweep(["gap"], graph, out=tmp_path / "s", **brief)
+    assert not ledger_of(graph).entries and not (tmp_path / "s").exists()
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    limit = MemoryLedger(epsilon=4.2, delta=1e-7)
+    attach_ledger(graph, limit)
     shown: list[tuple[str, int, int]] = []
-    handle = request_handler([limit], lambda *progress: shown.append(progress))
-    one, two = RemoteLedger(handle, 0), RemoteLedger(handle, 0)
-    one.record(Entry("a", "rows", PureDP(1.5)))
-    with pytest.raises(BudgetError, match="the limit of 2"):
-        two.record(Entry("b", "rows", PureDP(1.5)))
-    assert (len(one), len(two), len(limit), two.contains("b")) == (1, 1, 1, False)
-    one.commit("a")
-    assert not one.refund("a")
-    handle(WorkerProgress("encoder", 1, 2))
-    assert shown == [("encoder", 1, 2)]
-    with pytest.raises(ConfigError, match="unknown ledger request"):
-        handle(LedgerCall(0, "__class__"))
+    gv.sweep(["gap"], graph, out=tmp_path / "s", on_progress=lambda *one: shown.append(one), **brief)
+    assert {stage.partition(" ")[2][:3] for stage, _, _ in shown} == {"1/2", "2/2"}
+    assert [entry.label for entry in limit.entries] == ["gap", "gap"]
+    assert not any(limit.refund(entry.release_id) for entry in limit.entries)
 
 
-def test_of_the_receipts_of_all_workers_each_sees_its_own(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.init("friends", "undirected-edge")
-    handle = request_handler([ledger.data_set("friends")], lambda *_: None)
-    one, two = RemoteLedger(handle, 0), RemoteLedger(handle, 0)
-    for name, worker in (("a", one), ("b", two)):
-        worker.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
-    assert [[receipt.release for receipt in worker.receipts] for worker in (one, two)] == [["a"], ["b"]]
-    assert two.contains("a") and len(two.receipts) == 2  # a resumed run finds what it charged before
-    assert (one.name, one.location, one.accounts[0].releases) == ("friends", ledger.location, 2)
+def test_an_interrupted_sweep_in_workers_leaves_its_entries_and_charges_them_once(tmp_path: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    brief: dict[str, Any] = {"settings": {"epochs": (2,), "hops": (1, 2, 3, 4)}, "jobs": 2, **EDGES}
+
+    def interrupt(stage: str, done: int, total: int) -> None:
+        if stage.startswith(("cell 3", "cell 4")):  # the first cells were charged
+            raise Killed
+
+    with pytest.raises(Killed):
+        gv.sweep(["gap"], graph, epsilon=[1], out=tmp_path / "s", on_progress=interrupt, **brief)
+    left = ledger_of(graph).entries
+    assert 1 <= len(left) <= 4 and {entry.label for entry in left} == {"gap"}
+    gv.sweep(["gap"], graph, epsilon=[1], out=tmp_path / "s", resume=True, **brief)
+    entries = ledger_of(graph).entries
+    assert len(entries) == 4 and entries[: len(left)] == left
+
+
+def test_workers_charge_a_registered_data_set_and_count_their_own_receipts(tmp_path: Path) -> None:
+    place, graph = f"sqlite:///{tmp_path}/team.sqlite", gv.load_dataset("synthetic/tiny", recipe=None)
+    ledger = Ledger(place)
+    ledger.init("friends", "undirected-edge", epsilon="4.2", delta="1e-7")
+    ledger.data_set("friends").record(Entry("a", "rows", PureDP(1e-3), unit=UndirectedEdge()))
+    brief: dict[str, Any] = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "ledger": f"{place}#friends"}
+    found = gv.sweep(["gap"], graph, out=tmp_path / "s", jobs=2, **brief, **EDGES)
+    receipts = [cell["ledger"]["receipts"] for cell in found.cells]
+    assert [len(own) for own in receipts] == [1, 1]
+    assert {own["release"] for (own,) in receipts} == {
+        entry.release_id for entry in ledger.data_set("friends").entries[1:]
+    }
+    assert not ledger.missing_receipts([own for (own,) in receipts])
+    ledger.close()
+
+
+def test_a_cell_that_is_rejected_in_a_worker_leaves_the_charges_of_others(tmp_path: Path) -> None:
+    place, graph = f"sqlite:///{tmp_path}/team.sqlite", gv.load_dataset("synthetic/tiny", recipe=None)
+    ledger = Ledger(place)
+    ledger.init("friends", "undirected-edge", epsilon="2", delta="1e-7")
+    friends = ledger.data_set("friends")
+    spent: list[Entry] = []
+
+    def spend(stage: str, done: int, total: int) -> None:
+        if not spent:  # another process spends what the later cells need
+            spent.append(Entry("other", "rows", PureDP(1.4), unit=UndirectedEdge()))
+            friends.record(spent[0])
+
+    with pytest.raises(RunError, match="Other cells that began stay charged"):
+        gv.sweep(
+            ["gap"],
+            graph,
+            epsilon=[0.4],
+            settings={"epochs": (2,), "hops": (1, 2, 3, 4, 5, 6)},
+            out=tmp_path / "s",
+            ledger=f"{place}#friends",
+            jobs=2,
+            on_progress=spend,
+            **EDGES,
+        )
+    assert 2 <= len(friends) < 7
+    ledger.close()
 
 
 @pytest.mark.slow

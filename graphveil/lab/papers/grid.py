@@ -19,7 +19,7 @@ from graphveil.lab.papers.target import (
     Work,
     cells_of,
 )
-from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
+from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
 from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
 
 
@@ -97,7 +97,7 @@ class ReproductionGrid:
             return tuple((cell, found[cell.work.name]) for cell in cells)
 
 
-def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
+def _measure_timed(work: Work, _: OnProgress, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
     """Measure a cell in a folder of its own, and its processor time."""
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()

@@ -1,0 +1,175 @@
+"""Encrypted values for Ray, which may store, log or spill what it transports.
+
+A value is sealed in parts of at most 64 MiB under a shared key (AES-256-GCM). A worker process receives that
+key sealed to its public key (X25519 and HKDF-SHA256). A process that transports or stores parts sees only
+their lengths. The length of a block would reveal its number of edges, so a value is padded with zeros to the
+next quarter step between powers of two.
+
+Arrays and tensors follow the pickle, so that the receiver holds no second copy of a large table. Every part
+is authenticated under the key, its name, its position and the number of parts before anything is unpickled.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from graphveil.errors import ReleaseError
+
+Bytes = npt.NDArray[np.uint8]
+
+PART = 1 << 26  # bytes
+MIN_BYTES = 1 << 16  # minimum size of a value: up to about ten thousand edges look like none
+DAMAGED = "a message between processes is damaged, or was sealed by another"
+_KEY, _NONCE, _PUBLIC = 32, 12, 32
+_ALIGN = 64  # arrays begin at multiples: rows of a table then span the fewest cache lines
+_LENGTH = np.dtype("<i8")
+_EXCHANGE = "graphveil/lock"
+
+
+class SecretBox:
+    """Encrypts and decrypts with one key, random by default; each message has its own nonce and a name.
+
+    >>> box = SecretBox()
+    >>> sealed = box.seal("greeting", b"hello")
+    >>> box.open("greeting", sealed), SecretBox(box.key).open("greeting", sealed)
+    (b'hello', b'hello')
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        """Store a key of 32 bytes, or draw one from the operating system."""
+        self.key = secrets.token_bytes(_KEY) if key is None else key
+
+    def __repr__(self) -> str:
+        """Omit the key."""
+        return "SecretBox()"
+
+    def seal(self, name: str, message: bytes | memoryview) -> bytes:
+        """Return nonce, ciphertext and tag; decryption needs the name, which is not included."""
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + AESGCM(self.key).encrypt(nonce, message, name.encode())
+
+    def open(self, name: str, sealed: bytes | memoryview) -> bytes:
+        """Return the decrypted message.
+
+        Raises:
+            ReleaseError: Message that was not encrypted under this key and name, or has changed.
+        """
+        try:
+            return AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())
+        except (InvalidTag, ValueError):
+            raise ReleaseError(DAMAGED) from None
+
+
+class RecipientKey:
+    """The key pair of a process: only this object can decrypt messages to its public half.
+
+    >>> recipient = RecipientKey()
+    >>> recipient.open(seal_to(recipient.public, b"a key"))
+    b'a key'
+    """
+
+    def __init__(self) -> None:
+        """Draw both halves; the private one never leaves this object."""
+        self._private = X25519PrivateKey.generate()
+        self.public = self._private.public_key().public_bytes_raw()
+
+    def open(self, sealed: bytes) -> bytes:
+        """Return the decrypted message.
+
+        Raises:
+            ReleaseError: Message that was encrypted to another public key, or has changed.
+        """
+        theirs = sealed[:_PUBLIC]
+        try:
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
+        except ValueError:  # no public half at all
+            raise ReleaseError(DAMAGED) from None
+        return _box_of(shared, theirs, self.public).open(_EXCHANGE, sealed[_PUBLIC:])
+
+
+def seal_to(public: bytes, message: bytes) -> bytes:
+    """Encrypt a message to the public half of a key pair."""
+    own = X25519PrivateKey.generate()
+    ours = own.public_key().public_bytes_raw()
+    shared = own.exchange(X25519PublicKey.from_public_bytes(public))
+    return ours + _box_of(shared, ours, public).seal(_EXCHANGE, message)
+
+
+def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> SecretBox:
+    """Return the ``SecretBox`` of one exchange: its key also depends on both public halves."""
+    derive = HKDF(SHA256(), _KEY, salt=None, info=_EXCHANGE.encode() + ours + theirs)
+    return SecretBox(derive.derive(shared))
+
+
+# -- values in parts ---------------------------------------------------------------------------------------
+
+
+def seal_value(name: str, value: object, box: SecretBox) -> Iterator[bytes]:
+    """Yield the sealed parts of a value."""
+    pieces = _pieces(value)
+    pieces.insert(0, np.array([len(pieces), *map(len, pieces)], _LENGTH).view(np.uint8))
+    memory, end = np.zeros(_coarse(sum(_filled(len(piece)) for piece in pieces)), np.uint8), 0
+    for piece in pieces:
+        memory[end : end + len(piece)] = piece
+        end += _filled(len(piece))
+    starts = range(0, len(memory), PART)
+    for number, start in enumerate(starts):
+        yield box.seal(f"{name}/{number}/{len(starts)}", memory[start : start + PART].data)
+
+
+def open_value(name: str, parts: Sequence[Any], box: SecretBox, fetch: Callable[[Any], bytes]) -> Any:
+    """Return a value, whose arrays are adjacent in memory. Its parts are fetched one at a time.
+
+    Raises:
+        ReleaseError: A part is missing or fails authentication.
+    """
+    from ray import cloudpickle
+
+    memory, end = torch.empty(len(parts) * PART, dtype=torch.uint8).numpy(), 0  # unused pages need no memory
+    for number, part in enumerate(parts):
+        opened = np.frombuffer(box.open(f"{name}/{number}/{len(parts)}", fetch(part)), np.uint8)
+        memory[end : end + len(opened)] = opened
+        end += len(opened)
+    # The pieces follow their lengths, which follow the number of pieces.
+    count = 1 + int(memory[: _LENGTH.itemsize].view(_LENGTH)[0])
+    lengths = memory[: count * _LENGTH.itemsize].view(_LENGTH)[1:].tolist()
+    starts = np.cumsum([_filled(count * _LENGTH.itemsize), *map(_filled, lengths)])
+    pieces = [memory[start : start + length] for start, length in zip(starts, lengths, strict=False)]
+    return cloudpickle.loads(pieces[0], buffers=pieces[1:])
+
+
+def _pieces(value: object) -> list[Bytes]:
+    """Return the pickle of a value, and the memory of its arrays."""
+    from ray import cloudpickle
+
+    class Apart(cloudpickle.Pickler):  # type: ignore[misc]
+        """Pickler that leaves the memory of tensors out of band, like that of arrays."""
+
+        def reducer_override(self, one: Any) -> Any:
+            if type(one) is torch.Tensor:
+                return torch.from_numpy, (np.ascontiguousarray(one.numpy()),)
+            return super().reducer_override(one)
+
+    written, arrays = BytesIO(), list[Any]()
+    Apart(written, protocol=5, buffer_callback=arrays.append).dump(value)
+    return [np.frombuffer(each, np.uint8) for each in (written.getbuffer(), *(one.raw() for one in arrays))]
+
+
+def _filled(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _coarse(size: int) -> int:
+    """Return the next size that is 1, 5/4, 6/4 or 7/4 of a power of two, and at least ``MIN_BYTES``."""
+    step = max(MIN_BYTES, 1 << (size - 1).bit_length()) >> 3
+    return max(MIN_BYTES, -(-size // step) * step)
