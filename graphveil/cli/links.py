@@ -65,9 +65,9 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan."""
     from graphveil._util.figures import counted, format_epsilon_delta
-    from graphveil.artifacts.cards import all_deviations, attack_bound_text
     from graphveil.cli.summary import encoding_facts, stage_fact
-    from graphveil.runs.calibration import stages_of
+    from graphveil.publish.cards import all_deviations, attack_bound_text
+    from graphveil.publish.queries import stages_of
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
     encoding, lists = plan.graph.encoding, experiment.items is not None
@@ -89,12 +89,12 @@ def _facts(
 
 def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the metrics, the guarantee summary, and the locations of the files."""
+    from graphveil.publish.results import link_metric_table
     from graphveil.runs.compliance_report import unrecorded
-    from graphveil.runs.link_run import metric_table
 
     screen.print_line("")
     if metrics["private_metrics"]:
-        screen.table(*metric_table(metrics))
+        screen.table(*link_metric_table(metrics))
     screen.print_paragraph(metrics["remarks"], style="dim")
     screen.print_line("")
     screen.print_paragraph(metrics["summary"])

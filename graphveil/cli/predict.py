@@ -21,10 +21,10 @@ from graphveil.cli.reads import Declaration, check_choice
 from graphveil.data.tables.labels import REGRESSION
 
 if TYPE_CHECKING:
-    from graphveil.artifacts.release_folder import Table
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
+    from graphveil.publish.release_folder import Table
     from graphveil.runs.charges import PredictionAccounts
     from graphveil.runs.source import PublicFlags
 
@@ -110,14 +110,14 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Predict nodes of a run's graph or of a new graph, or links."""
-    from graphveil.artifacts.cards import protected_parts
-    from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.core.backends import backend_by_name, backend_for, using
     from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
     from graphveil.estimators.saved import load_model
     from graphveil.links import find_link_folder
+    from graphveil.publish.cards import protected_parts
+    from graphveil.publish.release_folder import predictions_table, withheld_files
     from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
 
@@ -243,7 +243,7 @@ def _facts(
     trained on or predicted before.
     """
     from graphveil._util.figures import counted, format_epsilon_delta
-    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.publish.cards import attack_bound_text
     from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
@@ -297,8 +297,8 @@ def _deliver(
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
     from graphveil._util.figures import format_count_with_verb
-    from graphveil.artifacts.release_folder import NODE, PREDICTION
     from graphveil.data import tables
+    from graphveil.publish.release_folder import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from graphveil.data.tables.encoding import Encoding
     from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
-    from graphveil.runs.calibration import Stage
+    from graphveil.publish.queries import QueryRow
     from graphveil.runs.preview import Preview
-    from graphveil.runs.results import Cost
     from graphveil.runs.run_folder import RunFolder
 
 Fact = tuple[str, str]
@@ -27,8 +26,8 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil._util.figures import counted
-    from graphveil.artifacts.cards import all_deviations
     from graphveil.data.tables.labels import listed
+    from graphveil.publish.cards import all_deviations
 
     experiment, guarantee, encoding = plan.experiment, plan.guarantee, plan.encoding
     numbers = experiment.parameters.get("task") == REGRESSION
@@ -81,8 +80,9 @@ def encoding_facts(encoding: "Encoding") -> list[Fact]:
 
 def _budget(plan: "Preview") -> list[Fact]:
     """Return the privacy budget, its shares, the attack bound, and the total with baselines and runs."""
-    from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
+    from graphveil.publish.cards import attack_bound_text
+    from graphveil.publish.queries import unequal_shares_note
+    from graphveil.runs.calibration import unspent_budget_note
 
     guarantee, experiment = plan.guarantee, plan.experiment
     given = experiment.parameters.get("epsilon")
@@ -120,7 +120,7 @@ def _budget(plan: "Preview") -> list[Fact]:
 
 def _additional_budgets(plan: "Preview") -> Iterator[Fact]:
     """Yield the cost of each additional guarantee, which is never added to the first."""
-    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.publish.cards import attack_bound_text
 
     pairs = zip(plan.guarantee.additional, plan.guarantee_all_runs.additional, strict=True)
     for one, all_runs in pairs:
@@ -137,10 +137,10 @@ def _epsilon(guarantee: "Guarantee") -> str:
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
-def stage_fact(stage: "Stage") -> str:
+def stage_fact(stage: "QueryRow") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil._util.figures import format_upper_bound
-    from graphveil.runs.calibration import stage_text
+    from graphveil.publish.queries import stage_text
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -159,13 +159,12 @@ def stage_fact(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the guarantee summary, and the locations of the files."""
+    from graphveil.publish.results import metric_table, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
     from graphveil.runs.compliance_report import unrecorded
-    from graphveil.runs.results import metric_table
 
     screen.print_line("")
-    head, rows = _table(metrics)
-    screen.table(head, rows)
+    screen.table(*results_table(metrics))
     imbalanced = metrics["classes"] == 2 or metrics.get("private_metrics")
     if imbalanced and (more := metric_table(metrics)):
         screen.print_line("")
@@ -193,7 +192,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the result of the demo in a box of six lines."""
     from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
-    from graphveil.runs.results import interval
+    from graphveil.publish.results import interval
 
     guarantee, classes = metrics["guarantee"], counted(metrics["classes"], "class", "classes")
     size = f"{counted(metrics['nodes'], 'node')}, {counted(metrics['features'], 'feature')}, {classes}"
@@ -215,79 +214,11 @@ def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> N
     screen.emit_json(metrics)
 
 
-def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with its accuracy and its privacy cost.
-
-    Charged noisy counts are shown if there are any; the exact accuracies stay in the metrics. The table head
-    marks values that depend on protected records, because it may fold on a narrow screen.
-    """
-    from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.runs.results import Cost, baseline_cost, predicts_numbers
-
-    if predicts_numbers(metrics):
-        return _number_table(metrics)
-    # An interval of one run needs the number of test nodes, which noisy counts do not state.
-    known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
-    interval = " [95 % CI]" if known else ""
-    noisy = " from noisy counts" if metrics["private_accuracy"] else ""
-    mark = f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) and not noisy else ""
-    rows = [_row(metrics, metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    accuracy = f"test accuracy{noisy}, %{interval}{mark}"
-    return ("method", accuracy, "epsilon", "delta", "TPR at 1 % FPR"), rows
-
-
-def _number_table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with the errors of its numbers and its privacy cost."""
-    from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.runs.results import ABSENT, NUMBER_METRIC_NAMES, Cost, baseline_cost, number_cells
-
-    more = " [95 % CI]" if metrics["runs"] > 1 else ""
-    more += f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) else ""
-    named = [(metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_metrics"]:
-        named.append(("mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    rows = []
-    for name, prefix, cost in named:
-        cells = number_cells(metrics, prefix) if metrics[f"{prefix}test_metrics"] else [ABSENT] * 3
-        rows.append((name, *cells, *_cost_cells(metrics, cost)))
-    head = tuple(f"test {words}{more}" for words in NUMBER_METRIC_NAMES.values())
-    return ("method", *head, "epsilon", "delta", "TPR at 1 % FPR"), rows
-
-
-def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.runs.results import Summary, interval
-
-    private = metrics["private_accuracy"]
-    if private:
-        accuracy = Summary.from_values(private[f"{prefix}test"]["values"])
-    else:
-        accuracy = interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested"))
-    return name, accuracy.percent(), *_cost_cells(metrics, cost)
-
-
-def _cost_cells(metrics: dict[str, Any], cost: "Cost") -> tuple[str, str, str]:
-    """Return epsilon, delta and the attack bound of a model."""
-    from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-
-    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
-    none = "inf" if metrics["unit"] == "local-attributes" else "none"
-    epsilon = none if cost.epsilon is None else format_upper_bound(cost.epsilon)
-    rate = f"at most {percent_up(cost.max_tpr)} %"
-    return f"{epsilon}{cost.mark}", delta, rate
-
-
-def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
-    """Whether exact accuracies depend on protected records."""
-    return metrics["unit"] != "none" and not metrics["covered"]
-
-
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
     from graphveil._util.figures import format_upper_bound, percent_up
     from graphveil.estimators.classcode.edge_rows import Homophily
-    from graphveil.runs.results import Cost, choice_text, cost_remarks, predicts_numbers
+    from graphveil.publish.results import Cost, choice_text, cost_remarks, predicts_numbers, uncovered_mark
 
     runs = metrics["runs"]
     for one, total in zip(
@@ -329,7 +260,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         )
     yield from cost_remarks(metrics)
     yield from _total_cost(metrics)
-    if not _accuracy_depends_on_records(metrics):
+    if not uncovered_mark(metrics):
         return
     if metrics["private_accuracy"]:
         yield "Exact accuracies are in internal/metrics.json. They are not covered: do not publish them."
@@ -344,8 +275,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return the total cost of all queries of the same protected data."""
     from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-    from graphveil.artifacts.cards import TEST_LABELS, protected_things
-    from graphveil.runs.results import Cost
+    from graphveil.publish.cards import TEST_LABELS, protected_things
+    from graphveil.publish.results import Cost
 
     total, runs, baseline = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
     tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []

@@ -18,7 +18,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
 from graphveil.core.edges.adjacency import AdjacencyVersion, EdgeSet, GrowthStep
 from graphveil.core.features import rows
 from graphveil.core.ledger import joint_ledger
@@ -43,6 +42,7 @@ from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
 from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE, GraphFingerprint
 from graphveil.privacy import Guarantee
+from graphveil.publish.schemas import StrictSchema, read_schema, write_schema
 
 
 @dataclass(frozen=True)

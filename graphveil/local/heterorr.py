@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import torch
 
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.events import Composed, LocalReport, compose
 from graphveil.core.features import Features
 from graphveil.core.ledger import Entry
@@ -55,6 +54,7 @@ from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.gcn import GcnArchitecture
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow
 from graphveil.training import TrainingSchedule
 
 _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
@@ -166,7 +166,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         assert isinstance(method, HeteroMethod)
         return method.feature_randomizer.seen(graph, self.aggregates_)
 
-    def reported_feature_row(self, features: int) -> ReleaseRow:
+    def reported_feature_row(self, features: int) -> QueryRow:
         """Return the table row that describes the LDP report of a node with ``features`` features."""
         method = self.config
         assert isinstance(method, HeteroMethod)
@@ -300,7 +300,7 @@ class FeatureRandomizer:
             labels_public=True,
         )
 
-    def row(self, features: int) -> ReleaseRow:
+    def row(self, features: int) -> QueryRow:
         """Return the table row that describes the LDP report of each node."""
         return feature_row(self.report_config.mechanism(features))
 
@@ -394,7 +394,7 @@ class HeteroMethod(Method):
         of_features = self.feature_randomizer.guarantee(graph, self.privacy_config)
         return self.graph_method.guarantee(plan, graph).with_additional(of_features)
 
-    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
         """Return table rows for the released edges and for the feature report of each node."""
         return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphveil._util.figures import counted
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.unit import LocalAttributes, NoUnit
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
 from graphveil.privacy import Guarantee
-from graphveil.runs.calibration import Stage, stages_of
+from graphveil.publish.queries import QueryRow, stages_of
 from graphveil.runs.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class Preview:
     guarantee: Guarantee
     baseline: Guarantee | None
     guarantee_all_runs: Guarantee
-    releases: tuple[ReleaseRow, ...]
-    stages: tuple[Stage, ...]
+    releases: tuple[QueryRow, ...]
+    stages: tuple[QueryRow, ...]
     noise_std: tuple[float, ...]
     delta_source: str
     estimate: Estimate | None = None

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.files import write_atomic
-from graphveil.artifacts.cards import Card, other_runs, protected_parts
 from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
@@ -19,10 +18,11 @@ from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger.accounts import RunAccount
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.publish.cards import Card, other_runs, protected_parts
+from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
-from graphveil.runs.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.run_folder import (
     RunFolder,
     check_data,
@@ -273,9 +273,9 @@ def _stage_release(
     model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release and its internal part next to the run's state, replacing earlier attempts."""
-    from graphveil.artifacts.release_folder import withheld_files
     from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import write_graph_fingerprint
+    from graphveil.publish.release_folder import withheld_files
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
@@ -433,8 +433,8 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "seed": experiment.seed,
         "hops": getattr(model, "hops", None),
         "noise_std": list(plan.noise_std),
-        "releases": [asdict(row) for row in plan.releases],
-        "stages": [stage.as_dict() for stage in plan.stages],
+        "releases": [row.as_release() for row in plan.releases],
+        "stages": [stage.as_stage() for stage in plan.stages],
     }
 
 
@@ -464,11 +464,11 @@ def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
 
 def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
     """Write the internal files of the folder, before the release is published."""
-    from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
-    from graphveil.runs.html_pages import report_page
+    from graphveil.publish.reports import report_page
+    from graphveil.runs.compliance_report import compliance_report, write_compliance_report
 
     write_history(folder.internal / "history.csv", outcome.history)
-    notice = ComplianceReport.from_folder(folder, outcome.metrics, release)
+    notice = compliance_report(folder, outcome.metrics, release)
     write_compliance_report(folder, notice)
     page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
     write_atomic(folder.internal / "report.html", page.encode())

@@ -32,16 +32,21 @@ from graphveil.errors import ConfigError
 from graphveil.ledger import DataSetLedger
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.tags import fingerprint_parts
-from graphveil.links.folder import LINK_METRICS
-from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee
-from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.publish.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.publish.results import (
+    LINK_METRIC_NAMES,
+    LINK_METRICS,
+    METRIC_NAMES,
+    Summary,
+    default_metric,
+    metric_summary,
+)
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
 from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
-from graphveil.runs.results import METRIC_NAMES, Summary, default_metric, metric_summary
 from graphveil.runs.run import OnProgress, run
 from graphveil.runs.run_folder import RunFolder, check_data, default_folder, read_json
 from graphveil.runs.source import InMemorySource, Source

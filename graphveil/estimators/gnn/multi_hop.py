@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._util.figures import counted
-from graphveil.artifacts.snapshot import uncovered_weights_note
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.clipping.records import tensors_of
@@ -39,6 +38,7 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
+from graphveil.publish.snapshot import uncovered_weights_note
 
 
 @dataclass(frozen=True, eq=False, repr=False)

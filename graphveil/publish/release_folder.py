@@ -10,7 +10,7 @@ recomputed.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,9 +20,16 @@ import torch
 from torch import Tensor
 
 from graphveil._util.files import atomic_folder, name_in_utf8, write_atomic
-from graphveil.artifacts import cards
-from graphveil.artifacts.cards import Card
-from graphveil.artifacts.schemas import (
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord
+from graphveil.data import tables
+from graphveil.data.tables.encoding import Encoding
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.privacy import Guarantee
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.publish import cards
+from graphveil.publish.cards import Card
+from graphveil.publish.queries import QueryRow
+from graphveil.publish.schemas import (
     ColumnSchema,
     GuaranteeSchema,
     ModelFile,
@@ -35,13 +42,7 @@ from graphveil.artifacts.schemas import (
     rejecting,
     write_schema,
 )
-from graphveil.artifacts.snapshot import ReleaseRow, Snapshot
-from graphveil.core.unit import NodeBoundedDegree, NodeRecord
-from graphveil.data import tables
-from graphveil.data.tables.encoding import Encoding
-from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy import Guarantee
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.publish.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +79,7 @@ class ReleaseGuarantee:
     """The privacy part of a release: its guarantee, and kind and noise of each noisy query result."""
 
     guarantee: Guarantee
-    releases: tuple[ReleaseRow, ...]
+    releases: tuple[QueryRow, ...]
     sampler: str | None
 
 
@@ -123,7 +124,7 @@ def write_release(
 def write_guarantee(
     folder: Path,
     guarantee: Guarantee,
-    rows: tuple[ReleaseRow, ...],
+    rows: tuple[QueryRow, ...],
     sampler: str | None,
     card: Card | None = None,
 ) -> None:
@@ -133,7 +134,7 @@ def write_guarantee(
         guarantee=guarantee.as_dict(),
         record=GuaranteeSchema(**record),
         sampler=sampler,
-        releases=[ReleaseSchema(**asdict(row)) for row in rows],
+        releases=[ReleaseSchema(**row.as_release()) for row in rows],
     )
     write_schema(folder / PRIVACY, privacy_file)
     page = cards.privacy_page(guarantee, rows, card)
@@ -219,7 +220,7 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
             "Restore it from the original run."
         )
     return ReleaseGuarantee(
-        guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler
+        guarantee, tuple(QueryRow(**row.model_dump()) for row in file.releases), file.sampler
     )
 
 

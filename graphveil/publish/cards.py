@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.artifacts.schemas import LIST_QUERY_KINDS, QUERY_KINDS
-from graphveil.artifacts.snapshot import ReleaseRow, charged_to_text
 from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord, NoUnit
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow, release_table
 
 if TYPE_CHECKING:
-    from graphveil.artifacts.snapshot import Snapshot
+    from graphveil.publish.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
@@ -126,9 +125,9 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     )
 
 
-def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card | None = None) -> str:
+def privacy_page(guarantee: Guarantee, rows: tuple[QueryRow, ...], card: Card | None = None) -> str:
     """Return PRIVACY.md."""
-    head, lines = release_cells(rows)
+    head, lines = release_table(rows)
     return render(
         "release_privacy.md",
         summary=guarantee.summary(),
@@ -250,41 +249,6 @@ def _limits(guarantee: Guarantee) -> list[str]:
         f"Other models trained on the same {about} add to the privacy loss.",
         "Accuracy on other data is unknown.",
     ]
-
-
-def query_kind_texts(kinds: Sequence[str]) -> list[str]:
-    """Return the readable names of the queries of a release; products of lists are those of a recommender."""
-    names = LIST_QUERY_KINDS if "products" in kinds else QUERY_KINDS
-    return [names.get(kind, kind) for kind in kinds]
-
-
-def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the header and the lines of a table of noisy query results."""
-    kinds = [row.kind for row in rows]
-    of = "item" if "products" in kinds else "node"
-    head = ["#", "kind", "sensitivity", "noise standard deviation", f"values per {of}"]
-    lines = [
-        [
-            str(number),
-            kind,
-            f"{row.sensitivity:.6g}",
-            _noise_of(row),
-            str(row.values_per_node or "-"),
-        ]
-        for number, (row, kind) in enumerate(zip(rows, query_kind_texts(kinds), strict=True), start=1)
-    ]
-    if any(row.pays for row in rows):
-        head.append("charged to")
-        for line, row in zip(lines, rows, strict=True):
-            line.append(charged_to_text(row.pays))
-    return tuple(head), [tuple(line) for line in lines]
-
-
-def _noise_of(row: ReleaseRow) -> str:
-    if row.words:
-        return row.words
-    stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
-    return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
 
 
 # -- pages for other programs ----------------------------------------------------------------------------

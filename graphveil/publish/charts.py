@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import html, one_line
-from graphveil.runs.results import Summary
+from graphveil.publish.results import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
