@@ -25,13 +25,12 @@ from graphveil.data import tables
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.serialization import GuaranteeRecord, guarantee_from_record, guarantee_to_plain
 from graphveil.publish import cards
 from graphveil.publish.cards import Card
 from graphveil.publish.queries import QueryRow
 from graphveil.publish.schemas import (
     ColumnSchema,
-    GuaranteeSchema,
     ModelFile,
     PrivacyFile,
     ReleasedShape,
@@ -129,10 +128,9 @@ def write_guarantee(
     card: Card | None = None,
 ) -> None:
     """Write the privacy part of a release: ``privacy.json``, and ``PRIVACY.md`` for readers."""
-    record = json.loads(json.dumps(guarantee_to_plain(guarantee)))
     privacy_file = PrivacyFile(
         guarantee=guarantee.as_dict(),
-        record=GuaranteeSchema(**record),
+        record=GuaranteeRecord(**guarantee_to_plain(guarantee)),
         sampler=sampler,
         releases=[ReleaseSchema(**row.as_release()) for row in rows],
     )
@@ -212,7 +210,7 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
     """
     file = read_schema(path, PrivacyFile)
     with rejecting(path):
-        guarantee = guarantee_from_plain(file.record.model_dump())
+        guarantee = guarantee_from_record(file.record)
         agree = _agree(guarantee.as_dict(), file.guarantee)
     if not agree:
         raise ArtifactError(

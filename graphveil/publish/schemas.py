@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from graphveil._util.files import write_atomic
 from graphveil.errors import ArtifactError
+from graphveil.privacy.serialization import GuaranteeRecord
 from graphveil.publish.queries import QUERY_KINDS
 
 VERSION: Literal[1] = 1
@@ -82,28 +83,6 @@ class ModelFile(StrictSchema):
     columns: list[ColumnSchema] | None = None
 
 
-class GuaranteeSchema(StrictSchema):
-    """The inputs of a guarantee's accounting."""
-
-    unit: str = Field(max_length=40)
-    events: list[dict[str, Any]]
-    delta: float = Field(ge=0, lt=1)
-    releases: int = Field(ge=0, le=MAX_INTEGER)
-    slack: float = Field(ge=0, lt=1)
-    mode: Literal["strict", "paper"]
-    deviations: list[str]
-    notes: list[str]
-    linear_group_scaling: bool
-    replace_one: bool = False
-    max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "queried", "read", "neighbors", "lists"] = "queried"
-    edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    received: bool = False
-    graph: bool = False
-    labels_public: bool = False
-    additional: list["GuaranteeSchema"] = Field(default=[], max_length=1)
-
-
 def _known_query_kind(kind: str) -> str:
     """Return a stored kind; the error of a file never repeats its value."""
     if kind not in QUERY_KINDS:
@@ -129,7 +108,7 @@ class PrivacyFile(StrictSchema):
     format: Literal["graphveil-privacy"] = "graphveil-privacy"
     version: Literal[1] = VERSION
     guarantee: dict[str, Any]
-    record: GuaranteeSchema
+    record: GuaranteeRecord
     sampler: str | None
     releases: list[ReleaseSchema]
 
