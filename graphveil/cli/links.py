@@ -89,29 +89,14 @@ def _facts(
 
 def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the metrics, the guarantee summary, and the locations of the files."""
+    from graphveil.cli.summary import show_guarantee
     from graphveil.publish.results import link_metric_table
-    from graphveil.runs.compliance_report import unrecorded
 
     screen.print_line("")
     if metrics["private_metrics"]:
         screen.table(*link_metric_table(metrics))
     screen.print_paragraph(metrics["remarks"], style="dim")
-    screen.print_line("")
-    screen.print_paragraph(metrics["summary"])
-    screen.print_paragraph(metrics["statement"])
-    if metrics.get("ledger") is not None:
-        screen.print_paragraph(f"Ledger: {metrics['ledger']['words']}.")
-    else:
-        screen.print_paragraph(f"This run has {unrecorded(metrics)}.")
-    screen.print_line("")
-    valid = metrics["guarantee"]["valid"]
-    screen.print_line(f"Run folder: {folder.root}")
-    screen.print_line(
-        "Publish: release/; keep internal/ private"
-        if valid
-        else "Publish: nothing: there is no valid guarantee"
-    )
-    screen.print_line(f"Report: {folder.internal / 'report.html'}")
+    show_guarantee(metrics, folder, screen)
     screen.print_line(f"Next: graphveil predict {folder.root} --top-k 10 --out best.csv")
     screen.emit_json(metrics)
 

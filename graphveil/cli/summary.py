@@ -29,20 +29,19 @@ def plan_facts(
     from graphveil.data.tables.labels import listed
     from graphveil.publish.cards import all_deviations
 
-    experiment, guarantee, encoding = plan.experiment, plan.guarantee, plan.encoding
+    experiment, guarantee, graph = plan.experiment, plan.guarantee, plan.graph
     numbers = experiment.parameters.get("task") == REGRESSION
-    classes = "a number to predict" if numbers else counted(plan.classes, "class", "classes")
-    size = f"{counted(plan.nodes, 'node')}, {counted(plan.features, 'feature')}, {classes}"
+    classes = "a number to predict" if numbers else counted(graph.num_classes, "class", "classes")
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
-    rows = [("data", f"{experiment.source.name}: {size}, {recipe}")]
+    rows = [("data", f"{experiment.source.name}: {plan.sizes}, {classes}, {recipe}")]
     if numbers and (public := experiment.parameters.get("target_range")):
         rows.append(("target", f"clipped to the public range {public[0]:g} to {public[1]:g}"))
-    if 2 * plan.classes > plan.nodes and not numbers:
+    if 2 * graph.num_classes > graph.num_nodes and not numbers:
         rows.append(("", _LIKE_IDS_HINT))
-    if encoding is not None:
-        if plan.class_names:
-            rows.append(("classes", listed(plan.class_names)))
-        rows += encoding_facts(encoding)
+    if graph.encoding is not None:
+        if graph.class_names:
+            rows.append(("classes", listed(graph.class_names)))
+        rows += encoding_facts(graph.encoding)
     runs = counted(experiment.runs, "run")
     rows += [
         *([("scaling", plan.scaled)] if plan.scaled else []),
@@ -55,12 +54,9 @@ def plan_facts(
         *_additional_budgets(plan),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
     ]
-    if plan.estimate is not None:
-        memory, seconds = plan.estimate.megabytes / 1000, plan.estimate.seconds
-        rows.append(("estimate", f"about {memory:.1f} GB and {seconds:.0f} s for this number of edges"))
-    if account is not None:
-        rows.append(("ledger", account.before(resumed=resumed)))
-    return [*rows, ("folder", str(folder.root))]
+    ledger = "" if account is None else account.before(resumed=resumed)
+    optional = [("estimate", plan.estimate), ("ledger", ledger)]
+    return [*rows, *((name, text) for name, text in optional if text), ("folder", str(folder.root))]
 
 
 def encoding_facts(encoding: "Encoding") -> list[Fact]:
@@ -161,7 +157,6 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     """Print the final table, the guarantee summary, and the locations of the files."""
     from graphveil.publish.results import metric_table, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
-    from graphveil.runs.compliance_report import unrecorded
 
     screen.print_line("")
     screen.table(*results_table(metrics))
@@ -171,6 +166,17 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
         screen.table(*more)
     for line in _remarks(metrics):
         screen.print_paragraph(line, style="dim")
+    show_guarantee(metrics, folder, screen)
+    if (folder.root / NOTICE).is_file():
+        screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
+    screen.print_line(f"Details of the guarantee: graphveil explain {folder.root}")
+    screen.emit_json(metrics)
+
+
+def show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+    """Print the summary of the guarantee, the ledger, and the locations of the files."""
+    from graphveil.runs.compliance_report import unrecorded
+
     screen.print_line("")
     if "summary" in metrics:  # a run of an older version has the statement alone
         screen.print_paragraph(metrics["summary"])
@@ -183,10 +189,6 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     screen.print_line(f"Run folder: {folder.root}")
     screen.print_line(f"Publish: {_publishing(metrics, folder)}")
     screen.print_line(f"Report: {folder.internal / 'report.html'}")
-    if (folder.root / NOTICE).is_file():
-        screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
-    screen.print_line(f"Details of the guarantee: graphveil explain {folder.root}")
-    screen.emit_json(metrics)
 
 
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:

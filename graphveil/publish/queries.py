@@ -204,8 +204,9 @@ def event_table(rows: Sequence[QueryRow]) -> Table:
 
 def _table(rows: Sequence[QueryRow], what: str, columns: Mapping[str, Callable[[QueryRow], str]]) -> Table:
     """Return a numbered table, with the charged groups of records if there are any."""
-    charged = {"charged to": lambda row: row.charged_groups} if any(row.pays for row in rows) else {}
-    cells = {**columns, **charged}
+    cells = dict(columns)
+    if any(row.pays for row in rows):
+        cells["charged to"] = lambda row: row.charged_groups
     lines = [
         (str(number), kind, *(cell(row) for cell in cells.values()))
         for number, (row, kind) in enumerate(zip(rows, query_kind_texts(rows), strict=True), start=1)

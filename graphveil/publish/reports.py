@@ -139,26 +139,8 @@ class ComplianceReport:
     def markdown(self) -> str:
         """Return the page for the run's folder."""
         guarantee = self.guarantee
-        _, epsilon, delta = total_of("", guarantee)
         bound = f"TPR at most {percent_up(guarantee.max_tpr())} % at 1 % FPR{mark_of(guarantee)}"
-        return render(
-            "privacy_notice.md",
-            lede=f"{self.day}. Internal: it contains totals of a ledger.",
-            facts=[
-                ("Processing", f"training of {self.about}"),
-                ("Privacy unit", guarantee.unit),
-                ("Privacy guarantee of the model", f"ε = {epsilon}, δ = {delta}"),
-                ("Attack bound", bound),
-                ("Mode", guarantee.mode),
-            ],
-            summary=guarantee.summary(),
-            sections=self.sections,
-            head=self.scope_table[0],
-            totals=self.totals,
-            statement=guarantee.formal_statement(),
-            record=self.record,
-            signature="Name, role, date, signature: ______________________________",
-        )
+        return render("privacy_notice.md", report=self, total=total_of("", guarantee), bound=bound)
 
 
 def total_of(what: str, guarantee: Guarantee) -> tuple[str, str, str]:
@@ -266,14 +248,10 @@ def _run_page(
         template,
         title=f"{metrics['method']} on {metrics['dataset']}",
         lede=f"{about} · internal: do not publish this page",
-        summary=guarantee.summary(),
-        valid=guarantee.all_valid,
-        statement=guarantee.formal_statement(),
+        guarantee=guarantee,
+        notice=notice,
         attackers=[attack_bound(one) for one in (guarantee, *guarantee.additional)],
         releases=release_table(releases) if releases else None,
-        facts=notice.sections,
-        scope=notice.scope_table,
-        record=notice.record,
         **more,
     )
 
@@ -451,15 +429,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
         attacks=_attacks(runs),
         budget=_budget(runs),
         classes=_classes(runs),
-        guarantees=[
-            {
-                "name": run.name,
-                "summary": run.guarantee.summary(),
-                "valid": run.guarantee.all_valid,
-                "statement": run.guarantee.formal_statement(),
-            }
-            for run in runs
-        ],
+        runs=runs,
         configuration=_configuration(runs),
     )
 

@@ -6,7 +6,7 @@ The page in ``release/`` is public.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,42 @@ from graphveil.publish.release_folder import read_guarantee
 from graphveil.publish.reports import ComplianceReport, mark_of, total_cells, total_of
 from graphveil.runs.charges import earlier_predictions, receipts_in
 from graphveil.runs.preview import combined_guarantee
-from graphveil.runs.run_folder import RunFolder, read_json
+from graphveil.runs.run_folder import RunFolder, read_json, write_json
 
 FILE = "PRIVACY.md"
 _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 
-def compliance_report(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> ComplianceReport:
-    """Return the notice of a run, as of today.
+def write_reports(
+    folder: RunFolder,
+    metrics: Mapping[str, Any],
+    release: Path,
+    page: Callable[[ComplianceReport], str],
+) -> None:
+    """Write the reports of a run and its metrics, before the release is published.
 
     Args:
         folder: the run's.
         metrics: what ``train --json`` prints.
-        release: the release, in its place or waiting for it.
+        release: the release, waiting for its place.
+        page: returns the HTML report.
     """
+    notice = _compliance_report(folder, metrics, release)
+    write_atomic(folder.root / FILE, notice.markdown().encode())
+    write_atomic(folder.internal / "report.html", page(notice).encode())
+    write_json(folder.metrics, metrics)
+
+
+def update_compliance_report(run: Path) -> None:
+    """Rewrite the compliance report of a finished run; do nothing if there is only a release."""
+    folder = RunFolder(run)
+    if folder.complete:
+        notice = _compliance_report(folder, read_json(folder.metrics), folder.release)
+        write_atomic(folder.root / FILE, notice.markdown().encode())
+
+
+def _compliance_report(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> ComplianceReport:
+    """Return the notice of a run, as of today."""
     guarantee = read_guarantee(release).guarantee
     return ComplianceReport(
         f"{metrics['method']} on {metrics['dataset']}",
@@ -44,19 +66,6 @@ def compliance_report(folder: RunFolder, metrics: Mapping[str, Any], release: Pa
         tuple(_totals(folder, metrics, guarantee)),
         tuple(_record(folder, metrics, release)),
     )
-
-
-def write_compliance_report(folder: RunFolder, notice: ComplianceReport) -> None:
-    """Write ``PRIVACY.md``, in one step."""
-    write_atomic(folder.root / FILE, notice.markdown().encode())
-
-
-def update_compliance_report(run: Path) -> None:
-    """Rewrite the compliance report of a finished run; do nothing if there is only a release."""
-    folder = RunFolder(run)
-    if folder.complete:
-        notice = compliance_report(folder, read_json(folder.metrics), folder.release)
-        write_compliance_report(folder, notice)
 
 
 def _totals(

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,7 +12,6 @@ import numpy as np
 
 from graphveil._util import checks
 from graphveil._util.figures import counted
-from graphveil._util.files import write_atomic
 from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
@@ -29,10 +29,10 @@ from graphveil.publish.queries import stages_of
 from graphveil.publish.reports import link_report_page
 from graphveil.publish.results import METRIC_NOTES
 from graphveil.runs.charges import add_receipts, receipts_in
-from graphveil.runs.compliance_report import compliance_report, write_compliance_report
+from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.preview import auto_delta_source, combined_guarantee
-from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
+from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
@@ -283,13 +283,10 @@ def execute(
         if account is not None:
             known = {"words": account.after(), **account.as_plain()}
             metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
-        notice = compliance_report(folder, metrics, release)
-        write_compliance_report(folder, notice)
         curves = getattr(models[0], "curves_", None)  # of links only
         held_out = None if curves is None else curves._asdict()
-        page = link_report_page(metrics, held_out, models[0].guarantee, notice)
-        write_atomic(folder.internal / "report.html", page.encode())
-        write_json(folder.metrics, metrics)
+        page = partial(link_report_page, metrics, held_out, models[0].guarantee)
+        write_reports(folder, metrics, release, page)
         forget_data(folder)
         folder.publish(workspace)
     return metrics

@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil._util.files import write_atomic
 from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
@@ -19,8 +19,10 @@ from graphveil.ledger.accounts import RunAccount
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts
+from graphveil.publish.reports import report_page
 from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.charges import add_receipts, receipts_in
+from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.run_folder import (
@@ -128,7 +130,13 @@ def run(
         if account is not None:
             known = {"words": account.after(), **account.as_plain()}
             outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
-        _write(outcome, folder, folder.workspace(plan.experiment.seed) / folder.release.name)
+        write_history(folder.internal / "history.csv", outcome.history)
+        if outcome.clipped is not None:
+            write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
+        page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
+        write_reports(
+            folder, outcome.metrics, folder.workspace(plan.experiment.seed) / folder.release.name, page
+        )
         if graph.encoding is not None:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
@@ -159,11 +167,12 @@ def _run(
             raise damaged_file_error(path) from None
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     # What was shown is what is executed, unless the preview was of another graph.
-    first = plan.first if index == 0 and plan.first is not None and plan.first.graph is graph else None
-    split = experiment.split(graph, index) if first is None else first.method.graph
+    shown = plan.fits if index == 0 and plan.graph is graph else None
+    fit, baseline_fit = shown or (None, None)
+    split = experiment.split(graph, index) if fit is None else fit.graph
     public = shared or workspace / "public"  # what method and baseline compute from public data alone
     model = experiment.model(index).fit(
-        split if first is None else first.method,
+        split if fit is None else fit,
         on_progress=_labeled(show, prefix),
         workspace=workspace / "method",
         backend=backend,
@@ -177,8 +186,7 @@ def _run(
             baseline.fit_same_reports(model, split, on_progress=reported)
         else:
             seen = _baseline_view(model, split)
-            prepared = None if first is None else first.baseline
-            given = prepared if prepared is not None and prepared.graph is seen else seen
+            given = baseline_fit if baseline_fit is not None and baseline_fit.graph is seen else seen
             baseline.fit(given, on_progress=reported, workspace=workspace / "mlp", cache=public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
@@ -460,21 +468,6 @@ def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
         stage: round(sum(record.seconds.get(stage, 0.0) for record in records) / len(records), 4)
         for stage in stages
     }
-
-
-def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
-    """Write the internal files of the folder, before the release is published."""
-    from graphveil.publish.reports import report_page
-    from graphveil.runs.compliance_report import compliance_report, write_compliance_report
-
-    write_history(folder.internal / "history.csv", outcome.history)
-    notice = compliance_report(folder, outcome.metrics, release)
-    write_compliance_report(folder, notice)
-    page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
-    write_atomic(folder.internal / "report.html", page.encode())
-    if outcome.clipped is not None:
-        write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
-    write_json(folder.metrics, outcome.metrics)
 
 
 def _labeled(show: OnProgress, prefix: str) -> OnProgress:

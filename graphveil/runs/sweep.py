@@ -112,7 +112,7 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
             prepared[one.preparation] = one.prepared(raw)
         graphs.append(prepared[one.preparation])
         # Prepared graphs of all cells together may not fit in memory.
-        previews.append(replace(preview(one, graphs[-1]), first=None))
+        previews.append(replace(preview(one, graphs[-1]), fits=None))
     return SweepPlan(
         sweep=sweep, raw=raw, graphs=tuple(graphs), previews=tuple(previews), total=total_of(previews)
     )
