@@ -282,7 +282,7 @@ _PROTECTED_EDGE = {
     EdgeSubset.name: "whether two particular people of the list have a private edge",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
-_RECORD = {
+_RECORDS = {
     NodeRecord.name: "features, label and the edges that the person declares",
     NodeBoundedDegree.name: "features, label and all of the person's edges",
 }
@@ -300,7 +300,7 @@ def _summary(guarantee: Guarantee) -> str:
         return _summary_of_reports(guarantee)
     if guarantee.edge_use == "lists":
         return _summary_of_lists(guarantee)
-    if guarantee.unit in _RECORD:
+    if guarantee.unit in _RECORDS:
         return _summary_of_records(guarantee)
     secret = _PROTECTED_EDGE[guarantee.unit]
     if guarantee.releases == 0:
@@ -325,7 +325,7 @@ _ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA2
 
 
 def _summary_of_records(guarantee: Guarantee) -> str:
-    record = _RECORD[guarantee.unit]
+    record = _RECORDS[guarantee.unit]
     attacker_question = f"which of two records ({record}) a particular person has"
     classes = "people with the one record", "those with the other"
     condition = " An edge that both nodes declare is in two records and has weaker protection."
