@@ -4,7 +4,7 @@ Everything follows from the public configuration: no data are read and no budget
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,18 @@ from graphveil._util.checks import checked
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
 from graphveil.core.events import ApproximateDP, Composed, compose
+from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.links import LINKS, RECOMMENDER, link_model_class
 from graphveil.privacy import Guarantee, renyi
+from graphveil.publish.queries import QueryRow, stages_of
 from graphveil.publish.results import LINK_METRICS
 from graphveil.runs.parameters import check_names, method_class
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
-
-from graphveil.core.plan import ReleasePlan
-from graphveil.publish.queries import QueryRow, stages_of
 
 
 def unspent_budget_note(given: float | None, spent: float) -> str:
@@ -51,14 +50,14 @@ class Calibration:
     epsilon: float
     epsilon_renyi: float  # the Renyi bound of the same events: a cross-check, never the claim
     delta: float
-    mu: float | None  # None with sampled training steps, which have no mu
-    noise_std: tuple[float, ...]
+    mu: float | None = None  # None with sampled training steps, which have no mu
+    noise_std: tuple[float, ...] = ()
     sensitivity: float  # the largest of any release
     sensitivities: tuple[float, ...]
     releases: int  # as a privacy ledger counts them: one for all queries of a fit
-    sampler: str | None
+    sampler: str | None = None
     max_tpr_at_1pct_fpr: float
-    stages: tuple[QueryRow, ...]
+    stages: tuple[QueryRow, ...] = ()
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
     reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomizes
     eps_x: float | None = None  # budget of features, if it is separate from that of edges
@@ -236,20 +235,12 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
 
     assert isinstance(model, LocalEstimator)
     guarantee, rows = model.guarantee_for(dim, classes), model.reports_for(dim, classes)
-    return Calibration(
-        method=model.method,
-        unit=guarantee.unit,
-        epsilon=guarantee.epsilon,
-        epsilon_renyi=guarantee.epsilon,
-        delta=guarantee.delta,
-        mu=None,
+    return _calibration(
+        model.method,
+        guarantee,
+        guarantee.epsilon,
+        [row.sensitivity for row in rows],
         noise_std=tuple(std for row in rows for std in row.noise_std),
-        sensitivity=max(row.sensitivity for row in rows),
-        sensitivities=tuple(row.sensitivity for row in rows),
-        releases=guarantee.releases,
-        sampler=None,
-        max_tpr_at_1pct_fpr=guarantee.max_tpr(),
-        stages=(),
         reports=tuple(f"{row.kind}: {row.words}" for row in rows),
     )
 
@@ -261,37 +252,41 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
 
 
 def _calibration_of(method: str, unit: Unit, plan: ReleasePlan | None, delta: float) -> Calibration:
-    queries = () if plan is None else plan.queries
-    guarantee = Guarantee.from_event(
-        unit,
-        Composed(()) if plan is None else plan.event,
-        delta=delta,
-        releases=0 if plan is None else 1,
-        slack=0.0 if plan is None else plan.slack,
-    )
-    sensitivities = tuple(query.sensitivity(unit) for query in queries)
-    if not queries:
-        bound = 0.0
-    elif not guarantee.delta or any(
-        isinstance(part, ApproximateDP) for part in compose(guarantee.event).events
-    ):
+    if plan is None:
+        guarantee = Guarantee.from_event(unit, Composed(()), delta=delta, releases=0)
+        return _calibration(method, guarantee, 0.0, [], mu=total_mu(guarantee.event))
+    guarantee = Guarantee.from_event(unit, plan.event, delta=delta, releases=1, slack=plan.slack)
+    parts = compose(guarantee.event).events
+    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in parts):
         bound = guarantee.epsilon  # bounds that simply add up have no Renyi bound but their sum
     else:
         bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta)
+    return _calibration(
+        method,
+        guarantee,
+        bound,
+        [query.sensitivity(unit) for query in plan.queries],
+        mu=total_mu(guarantee.event),
+        noise_std=tuple(plan.noise_std),
+        sampler=plan.sampler.__name__,
+        stages=stages_of(plan),
+    )
+
+
+def _calibration(
+    method: str, guarantee: Guarantee, renyi_bound: float, sensitivities: Sequence[float], **more: Any
+) -> Calibration:
     return Calibration(
         method=method,
-        unit=unit.name,
+        unit=guarantee.unit,
         epsilon=guarantee.epsilon,
-        epsilon_renyi=bound,
+        epsilon_renyi=renyi_bound,
         delta=guarantee.delta,
-        mu=total_mu(guarantee.event),
-        noise_std=() if plan is None else tuple(plan.noise_std),
         sensitivity=max(sensitivities, default=0.0),
-        sensitivities=sensitivities,
+        sensitivities=tuple(sensitivities),
         releases=guarantee.releases,
-        sampler=None if plan is None else plan.sampler.__name__,
         max_tpr_at_1pct_fpr=guarantee.max_tpr(),
-        stages=stages_of(plan),
+        **more,
     )
 
 
