@@ -31,17 +31,7 @@ from graphveil.core.guarantee import EdgeUse, Guarantee
 from graphveil.core.unit import parse_unit
 from graphveil.errors import ArtifactError, ConfigError
 
-_Simple = (
-    Gaussian
-    | PairwiseGaussian
-    | PureDP
-    | PoissonGaussian
-    | PoissonRoots
-    | NonPrivate
-    | LocalReport
-    | ApproximateDP
-)
-_KINDS: dict[str, type[_Simple]] = {
+_KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "pure_dp": PureDP,

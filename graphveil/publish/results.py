@@ -17,14 +17,11 @@ from graphveil.publish.cards import NOT_COVERED, invalid_mark
 from graphveil.publish.queries import Table
 
 ABSENT = "n/a"  # an accuracy on nodes without labels
-SAME_FEATURES = (
-    "The mlp baseline trains on the same perturbed features as the method and reads no edges, so it does not "
-    "use additional privacy budget."
+_SAME = (
+    "The mlp baseline trains on the same {} as the method and reads no edges, so it does not use additional "
+    "privacy budget."
 )
-SAME_REPORTS = (
-    "The mlp baseline trains on the same LDP reports as the method and reads no edges, so it does not use "
-    "additional privacy budget."
-)
+SAME_FEATURES, SAME_REPORTS = _SAME.format("perturbed features"), _SAME.format("LDP reports")
 METRIC_NAMES = {  # as tables print them
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",

@@ -14,7 +14,7 @@ assertion may relax: there it only counts if the ids of the two tables show that
 import io
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,8 +24,8 @@ import numpy as np
 
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
-from graphveil.errors import ArtifactError, ConfigError, PrivacyError
+from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger, ledger_of
+from graphveil.errors import ArtifactError, ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger import DataSetLedger, Receipt, unit_key
 from graphveil.ledger.accounts import LedgerRegistry, RunAccount
 from graphveil.ledger.predictions import possibly_shared_ledgers
@@ -35,6 +35,7 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 from graphveil.runs.run_folder import (
     RunFolder,
     damaged_file_error,
+    forget_data,
     read_checked,
     read_json,
     write_checked,
@@ -46,6 +47,31 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
 
 _IDS_SUFFIX = ".people.npy"  # next to each file: hashed ids, eight bytes each
+
+
+@contextmanager
+def undone_if_rejected(
+    folder: RunFolder, graph: "Graph", account: RunAccount | None, *, made: Sequence[Path], resume: bool
+) -> Iterator[None]:
+    """Refund a new run whose fit is rejected, and remove its folder if nothing of the data was recorded.
+
+    Args:
+        folder: the run's.
+        graph: Graph whose edges are queried.
+        account: the run's account in a ledger, if it has one.
+        made: Folders that were missing before the run.
+        resume: Whether the run was interrupted before, and so keeps what it has.
+    """
+    recorded_before = len(ledger_of(graph.edge_set))
+    try:
+        yield
+    except (InputError, PrivacyError, MissingDependencyError):
+        if account is not None and not resume:
+            account.refund()
+        if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
+            forget_data(folder)
+            folder.drop(made=made)
+        raise
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:

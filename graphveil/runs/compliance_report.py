@@ -29,18 +29,24 @@ _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 def write_reports(
     folder: RunFolder,
-    metrics: Mapping[str, Any],
+    metrics: dict[str, Any],
     release: Path,
     page: Callable[[ComplianceReport], str],
+    account: RunAccount | None,
 ) -> None:
     """Write the reports of a run and its metrics, before the release is published.
 
     Args:
         folder: the run's.
-        metrics: what ``train --json`` prints.
+        metrics: what ``train --json`` prints; the places of folder and ledger are added.
         release: the release, waiting for its place.
         page: returns the HTML report.
+        account: the run's account in a ledger, if it has one.
     """
+    metrics["out"] = str(folder.root)
+    if account is not None:
+        known = {"words": account.after(), **account.as_plain()}
+        metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
     notice = _compliance_report(folder, metrics, release)
     write_atomic(folder.root / FILE, notice.markdown().encode())
     write_atomic(folder.internal / "report.html", page(notice).encode())

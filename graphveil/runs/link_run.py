@@ -12,12 +12,11 @@ import numpy as np
 
 from graphveil._util import checks
 from graphveil._util.figures import counted
-from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.data.interactions import RATING_NAMES, known_ids
-from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
+from graphveil.errors import ConfigError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.training.private_metrics import Interval
 from graphveil.ledger.accounts import RunAccount
@@ -28,7 +27,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.queries import stages_of
 from graphveil.publish.reports import link_report_page
 from graphveil.publish.results import METRIC_NOTES
-from graphveil.runs.charges import add_receipts, receipts_in
+from graphveil.runs.charges import add_receipts, undone_if_rejected
 from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.preview import auto_delta_source, combined_guarantee
@@ -258,35 +257,23 @@ def execute(
     """
     experiment, graph = plan.experiment, plan.graph
     started, fresh = time.perf_counter(), folder.missing
-    recorded_before = len(ledger_of(graph.edge_set))
     workspace = folder.workspace(experiment.seed)
     with folder.locked(experiment.as_dict(), resume=resume):
-        try:
+        with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
             check_data(folder, graph)
             models: list[Any] = [experiment.model(run) for run in range(experiment.runs)]  # of these data
             for run, model in enumerate(models):
                 model.fit(plan.data, workspace=folder.workspace(experiment.seed + run) / "method")
-        except (InputError, PrivacyError, MissingDependencyError):
-            if account is not None and not resume:
-                account.refund()
-            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
-                forget_data(folder)
-                folder.drop(made=fresh)
-            raise
         if account is not None:
             add_receipts(folder.receipts, account)
         release = workspace / folder.release.name
         shutil.rmtree(release, ignore_errors=True)  # of an interrupted attempt
         models[0].save(release, dataset=experiment.source.published_name)
         metrics = _metrics(plan, models, time.perf_counter() - started)
-        metrics["out"] = str(folder.root)
-        if account is not None:
-            known = {"words": account.after(), **account.as_plain()}
-            metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
         curves = getattr(models[0], "curves_", None)  # of links only
         held_out = None if curves is None else curves._asdict()
         page = partial(link_report_page, metrics, held_out, models[0].guarantee)
-        write_reports(folder, metrics, release, page)
+        write_reports(folder, metrics, release, page, account)
         forget_data(folder)
         folder.publish(workspace)
     return metrics

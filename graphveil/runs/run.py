@@ -11,17 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger.accounts import RunAccount
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts
 from graphveil.publish.reports import report_page
 from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
-from graphveil.runs.charges import add_receipts, receipts_in
+from graphveil.runs.charges import add_receipts, undone_if_rejected
 from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
@@ -110,37 +108,24 @@ def run(
     share. ``backend`` is the aggregation backend; it does not affect results.
     """
     started, fresh = time.perf_counter(), folder.missing
-    recorded_before = len(ledger_of(graph.edge_set))
     with folder.locked(plan.experiment.as_dict(), resume=resume):
-        try:
+        with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
             check_data(folder, graph)
             records = [
                 _run(plan, graph, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
-        except (InputError, PrivacyError, MissingDependencyError):
-            if account is not None and not resume:
-                account.refund()
-            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
-                forget_data(folder)
-                folder.drop(made=fresh)
-            raise
         outcome = _summarize(plan, graph, records, time.perf_counter() - started)
-        outcome.metrics["out"] = str(folder.root)
-        if account is not None:
-            known = {"words": account.after(), **account.as_plain()}
-            outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
         write_history(folder.internal / "history.csv", outcome.history)
         if outcome.clipped is not None:
             write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
         page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
-        write_reports(
-            folder, outcome.metrics, folder.workspace(plan.experiment.seed) / folder.release.name, page
-        )
+        workspace = folder.workspace(plan.experiment.seed)
+        write_reports(folder, outcome.metrics, workspace / folder.release.name, page, account)
         if graph.encoding is not None:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
-        folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
+        folder.publish(workspace, records[0].staged)
     return outcome
 
 
