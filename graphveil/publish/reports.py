@@ -519,17 +519,24 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
     )
 
 
+def _guarantees(runs: Sequence[FinishedRun]) -> Iterator[tuple[int, str, Guarantee]]:
+    """Yield number and name of each run with its guarantees; with several, the name has their units."""
+    for number, run in enumerate(runs):
+        for one in (run.guarantee, *run.guarantee.additional):
+            unit = f", {one.unit}" if run.guarantee.additional else ""
+            yield number, f"{run.name}{unit}{mark_of(one)}", one
+
+
 def _attackers(runs: Sequence[FinishedRun]) -> str:
     """Return the best attackers' curves; both guarantees of a run have its color."""
-    lines = [
-        PlotLine(_guarantee_name(run, one), _attack_curve(one), number)
-        for number, run in enumerate(runs)
-        for one in (run.guarantee, *run.guarantee.additional)
-    ]
-    lines.append(BLIND)
+    lines = [PlotLine(name, _attack_curve(one), number) for number, name, one in _guarantees(runs)]
     return inline_svg(
-        lambda: line_chart(
-            lines, x_label="false-positive rate", y_label="true-positive rate, at most", limits=(0, 1)
+        partial(
+            line_chart,
+            [*lines, BLIND],
+            x_label="false-positive rate",
+            y_label="true-positive rate, at most",
+            limits=(0, 1),
         ),
         "Upper bound on the true-positive rate over the false-positive rate; the table has the numbers",
     )
@@ -537,20 +544,10 @@ def _attackers(runs: Sequence[FinishedRun]) -> str:
 
 def _rates(runs: Sequence[FinishedRun]) -> Table:
     rows = [
-        (
-            _guarantee_name(run, one),
-            *(f"{percent_up(rate)} %" for rate in map(one.max_tpr, _RATES)),
-        )
-        for run in runs
-        for one in (run.guarantee, *run.guarantee.additional)
+        (name, *(f"{percent_up(one.max_tpr(false))} %" for false in _RATES))
+        for _, name, one in _guarantees(runs)
     ]
     return ("run", *(f"at {100 * false:g} %" for false in _RATES)), rows
-
-
-def _guarantee_name(run: FinishedRun, one: Guarantee) -> str:
-    """Return the name of a run, with the unit where it has several guarantees, marked if one is not valid."""
-    unit = f", {one.unit}" if run.guarantee.additional else ""
-    return f"{run.name}{unit}{mark_of(one)}"
 
 
 def _attacks(runs: Sequence[FinishedRun]) -> Table:

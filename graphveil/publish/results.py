@@ -362,20 +362,18 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
 def choice_text(choice: Mapping[str, Any]) -> str:
     """Return the method that was chosen in the first run, and the evidence."""
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
-    if choice["metric"] == "log_likelihood":
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-        evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
-        return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
-    if known:
-        names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
-        metric = names.get(choice["metric"], choice["metric"])
-        scores = ", ".join(
-            f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
-            for name, value in known.items()
-        )
-        return f"Chosen method: {choice['chosen']}. Validation {metric}: {scores}."
-    mean = choice["mean_out_degree"]
-    evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
+    names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
+    metric, mean = names.get(choice["metric"], choice["metric"]), choice.get("mean_out_degree")
+    scores = ", ".join(
+        f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
+        for name, value in known.items()
+    )
+    if metric == "log_likelihood":
+        evidence = f" Log-likelihood of a held-out LDP report above that of class shares, in nats: {scores}."
+    elif known:
+        evidence = f" Validation {metric}: {scores}."
+    else:
+        evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
     return f"Chosen method: {choice['chosen']}.{evidence}"
 
 
