@@ -1,7 +1,7 @@
 """``datasets``, ``calibrate``, ``explain`` and ``report``: commands that read and spend no budget."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,6 +65,15 @@ def _statistic(value: object) -> str:
     )
 
 
+_TRAINING_COUNT = "Number of training nodes, for node-level units. Default: three quarters of all nodes."
+_LABELED_COUNT = "Number of labeled nodes, for edge-level units. A small number changes the plan."
+
+
+def _size(name: str, help: str, least: int = 1) -> Any:
+    """Return the flag of a public size."""
+    return flag("Data", name, help, min=least)
+
+
 def calibrate(
     method: options.AnyMethod,
     unit: options.Unit = None,
@@ -81,31 +90,11 @@ def calibrate(
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
-    nodes_count: Annotated[
-        int | None, flag("Data", "--nodes-count", "Number of nodes, or of users.", min=1)
-    ] = None,
-    classes_count: Annotated[int | None, flag("Data", "--classes-count", "Number of classes.", min=2)] = None,
-    features_count: Annotated[
-        int | None, flag("Data", "--features-count", "Number of features.", min=1)
-    ] = None,
-    training_count: Annotated[
-        int | None,
-        flag(
-            "Data",
-            "--training-count",
-            "Number of training nodes, for node-level units. Default: three quarters of all nodes.",
-            min=1,
-        ),
-    ] = None,
-    labeled_count: Annotated[
-        int | None,
-        flag(
-            "Data",
-            "--labeled-count",
-            "Number of labeled nodes, for edge-level units. A small number changes the plan.",
-            min=1,
-        ),
-    ] = None,
+    nodes_count: Annotated[int | None, _size("--nodes-count", "Number of nodes, or of users.")] = None,
+    classes_count: Annotated[int | None, _size("--classes-count", "Number of classes.", 2)] = None,
+    features_count: Annotated[int | None, _size("--features-count", "Number of features.")] = None,
+    training_count: Annotated[int | None, _size("--training-count", _TRAINING_COUNT)] = None,
+    labeled_count: Annotated[int | None, _size("--labeled-count", _LABELED_COUNT)] = None,
     module: options.Module = None,
     set: options.Set = None,
     json: options.Json = False,

@@ -71,10 +71,10 @@ def _facts(
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
     encoding, lists = plan.graph.encoding, experiment.items is not None
-    return [
+    rows = [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
         *([] if lists or encoding is None else encoding_facts(encoding)),
-        *([("lists", experiment.list_words())] if lists else []),
+        ("lists", experiment.list_words() if lists else ""),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", f"{format_epsilon_delta(guarantee.epsilon, guarantee.delta)} ({plan.delta_source})"),
@@ -82,9 +82,10 @@ def _facts(
         *(("release", stage_fact(stage)) for stage in stages_of(plan.preview.plan)),
         ("attack bound", attack_bound_text(guarantee)),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
-        *([] if account is None else [("ledger", account.before(resumed=resume))]),
+        ("ledger", "" if account is None else account.before(resumed=resume)),
         ("folder", str(folder.root)),
     ]
+    return [(name, text) for name, text in rows if text]
 
 
 def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:

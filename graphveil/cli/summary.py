@@ -44,38 +44,43 @@ def plan_facts(
         rows += encoding_facts(graph.encoding)
     runs = counted(experiment.runs, "run")
     rows += [
-        *([("scaling", plan.scaled)] if plan.scaled else []),
-        *([("public", plan.public)] if plan.public else []),
+        ("scaling", plan.scaled),
+        ("public", plan.public),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
-        *([("choice", plan.decision)] if plan.decision else []),
-        *([("sample", plan.sample)] if plan.sample else []),
+        ("choice", plan.decision),
+        ("sample", plan.sample),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
         *_additional_budgets(plan),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
+        ("estimate", plan.estimate),
+        ("ledger", "" if account is None else account.before(resumed=resumed)),
+        ("folder", str(folder.root)),
     ]
-    ledger = "" if account is None else account.before(resumed=resumed)
-    optional = [("estimate", plan.estimate), ("ledger", ledger)]
-    return [*rows, *((name, text) for name, text in optional if text), ("folder", str(folder.root))]
+    return [(name, text) for name, text in rows if text]
 
 
 def encoding_facts(encoding: "Encoding") -> list[Fact]:
     """Return how the columns of tables are used."""
-    rows = [("features", encoding.words()), *(("note", note) for note in encoding.notes)]
     ignored = [
         f"{', '.join(names)} (of the {table})"
         for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
         if names
     ]
-    if ignored:
-        rows.append(("ignored", "; ".join(ignored)))
-    if encoding.unknown_ids == "drop":
-        rows.append(("unknown ids", "edges to unknown node ids are dropped"))
-    return rows
+    rows = [
+        ("features", encoding.words()),
+        *(("note", note) for note in encoding.notes),
+        ("ignored", "; ".join(ignored)),
+        ("unknown ids", "edges to unknown node ids are dropped" if encoding.unknown_ids == "drop" else ""),
+    ]
+    return [(name, text) for name, text in rows if text]
 
 
 def _budget(plan: "Preview") -> list[Fact]:
-    """Return the privacy budget, its shares, the attack bound, and the total with baselines and runs."""
+    """Return the privacy budget, its shares, the attack bound, and the total with baselines and runs.
+
+    Facts without text do not apply.
+    """
     from graphveil.publish.cards import attack_bound_text
     from graphveil.publish.queries import unequal_shares_note
     from graphveil.runs.calibration import unspent_budget_note
@@ -89,14 +94,14 @@ def _budget(plan: "Preview") -> list[Fact]:
         return [("budget", f"not charged: the edges were already released at {_epsilon(guarantee)}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
-    rows = [("budget", f"{_epsilon(guarantee)} ({plan.delta_source})")]
-    if left := unspent_budget_note(given, guarantee.epsilon):
-        rows.append(("", left))
-    rows += [(row.kind, row.words) for row in plan.releases if row.words]
-    rows += [("release", stage_fact(stage)) for stage in plan.stages]
-    if words := unequal_shares_note(plan.stages):
-        rows.append(("", words))
-    rows.append(("attack bound", attack_bound_text(guarantee)))
+    rows = [
+        ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
+        ("", unspent_budget_note(given, guarantee.epsilon)),
+        *((row.kind, row.words) for row in plan.releases),
+        *(("release", stage_fact(stage)) for stage in plan.stages),
+        ("", unequal_shares_note(plan.stages)),
+        ("attack bound", attack_bound_text(guarantee)),
+    ]
     if guarantee.graph:
         features = ", and no true feature" if guarantee.additional else ""
         rows.append(("predictions", f"read the released graph, no true private edge{features}"))

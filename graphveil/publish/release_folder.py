@@ -50,10 +50,8 @@ MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
 PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
 HUB_PAGE, MLMODEL = "README.md", "MLmodel"
-OTHER_FRAMEWORK_FILES = (
-    HUB_PAGE,
-    MLMODEL,
-)  # for other programs; nothing here reads them, and older releases lack them
+# For other programs: nothing here reads them, and older releases lack them.
+OTHER_FRAMEWORK_FILES = (HUB_PAGE, MLMODEL)
 FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *OTHER_FRAMEWORK_FILES)
 PAIR_MODELS = ("links.json", "recommender.json")  # in place of MODEL, in folders of models of pairs
 PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"

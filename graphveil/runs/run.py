@@ -273,30 +273,27 @@ def _stage_release(
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
         shutil.rmtree(attempt, ignore_errors=True)
+    numbers = model.task == REGRESSION
+    shown = private_metric_texts(
+        {"private_metrics": [record.private_metrics] if record.private_metrics else []}
+    )
     if isinstance(model.protected_unit, NodeUnit):  # labels are protected: only charged counts
         names = {"test": "test", "val": "validation"}
         where = "accuracy of labeled nodes, from noisy counts"
         published = {f"{names[part]} {where}": value for part, value in record.private_accuracy.items()}
     else:
-        exact = {"test accuracy": record.accuracy["test"]}
-        if record.baseline is not None and model.method != BASELINE_METHOD:
-            exact["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
-        published = {name: value for name, value in exact.items() if value is not None}
-        if model.task == REGRESSION:
-            figures = [("test", record.metrics)]
-            if model.method != BASELINE_METHOD:
-                figures.append(("no-graph baseline (MLP), test", record.baseline_metrics))
-            published = {
-                f"{prefix} {words}": value
-                for prefix, of in figures
-                for name, words in NUMBER_METRIC_NAMES.items()
-                if (value := of.get(name)) is not None
-            }
-    metrics = {"private_metrics": [record.private_metrics] if record.private_metrics else []}
-    shown = private_metric_texts(metrics)
-    if not isinstance(model.protected_unit, NodeUnit) and model.task != REGRESSION:
-        exact_metrics = {name: record.metrics.get(name) for name in METRIC_NAMES}
-        shown = {METRIC_NAMES[k]: f"{value:.3f}" for k, value in exact_metrics.items() if value is not None}
+        parts = [("test", record.accuracy, record.metrics)]
+        if model.method != BASELINE_METHOD and record.baseline is not None:
+            parts.append(("no-graph baseline (MLP), test", record.baseline, record.baseline_metrics))
+        published = {
+            f"{prefix} {words}": value
+            for prefix, accuracy, metrics in parts
+            for name, words in (NUMBER_METRIC_NAMES if numbers else {"test": "accuracy"}).items()
+            if (value := (metrics if numbers else accuracy).get(name)) is not None
+        }
+        if not numbers:
+            known = {name: record.metrics.get(name) for name in METRIC_NAMES}
+            shown = {METRIC_NAMES[name]: f"{value:.3f}" for name, value in known.items() if value is not None}
     runs = record.guarantees * experiment.runs
     card = Card(
         dataset=experiment.source.published_name,
