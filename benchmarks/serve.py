@@ -106,11 +106,11 @@ def request(number: int, key: str) -> bytes:
 
 def write_run(folder: Path, nodes: int) -> Path:
     """Write a run with random predictions, which do not affect the measurement."""
-    from graphveil.artifacts.release_folder import write_release
-    from graphveil.artifacts.snapshot import Snapshot
     from graphveil.core.events import Gaussian
     from graphveil.core.unit import UndirectedEdge
     from graphveil.privacy import Guarantee
+    from graphveil.publish.release_folder import write_release
+    from graphveil.publish.snapshot import Snapshot
 
     proba = torch.rand(nodes, CLASSES, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     snapshot = Snapshot(

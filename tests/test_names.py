@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[1]
 # Folders of tests that keep the rule, too; add what is renamed.
 TESTS = (
     "",
-    "artifacts",
     "attacks",
     "audit",
     "cli",
@@ -35,6 +34,7 @@ TESTS = (
     "perturb",
     "privacy",
     "propagation",
+    "publish",
     "release",
     "reproduce",
     "structure",

@@ -10,11 +10,11 @@ from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
 from graphveil._util.figures import percent_up
-from graphveil.artifacts.release_folder import withheld_files
 from graphveil.core.events import Gaussian
 from graphveil.core.unit import NodeRecord, UndirectedEdge
 from graphveil.privacy import Guarantee
-from graphveil.runs.results import FinishedRun
+from graphveil.publish.release_folder import withheld_files
+from graphveil.runs.run_folder import read_finished_run
 
 MISLEADING = (
     "any computing power",
@@ -173,7 +173,7 @@ def test_a_single_run_has_one_interval_wherever_it_is_shown(invoke: Invoke, tmp_
     folder = tmp_path / "run"
     printed = invoke("demo", "--out", str(folder))
     assert printed.code == 0
-    shown = FinishedRun.read(folder).accuracy.percent()
+    shown = read_finished_run(folder).accuracy.percent()
     assert "[" in shown
     assert shown in printed.out
     assert shown in next(folder.rglob("report.html")).read_text()

@@ -20,7 +20,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch, Rectangl
 
 import graphveil as gv
 from graphveil.privacy import calibrate_mu
-from graphveil.runs.charts import COLORS, GRAY, INK, SOFT, svg_file
+from graphveil.publish.charts import COLORS, GRAY, INK, SOFT, svg_file
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

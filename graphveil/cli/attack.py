@@ -250,7 +250,7 @@ def _finish(
     screen: Screen,
 ) -> None:
     """Write results and curves under the run's ``internal/``, and print the JSON object."""
-    from graphveil.runs.charts import roc_lines
+    from graphveil.publish.charts import roc_lines
 
     lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()
     path = attack_target.write(name, record, lines)

@@ -387,9 +387,9 @@ def learn(
     """
     from graphveil._util.figures import counted
     from graphveil.data.tables import id_array
+    from graphveil.publish.results import SAME_REPORTS, choice_text
     from graphveil.runs.collection import receive_on_edges
     from graphveil.runs.parameters import method_class, parse_parameters
-    from graphveil.runs.results import SAME_REPORTS, choice_text
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     check_not_existing(out, "Choose another --out.")

@@ -124,7 +124,8 @@ def calibrate(
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
     from graphveil._util.figures import format_epsilon_delta, format_upper_bound, percent_up
-    from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
+    from graphveil.publish.queries import unequal_shares_note
+    from graphveil.runs.calibration import unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
     screen.print_line(
@@ -174,22 +175,22 @@ def explain(run: Path, *, json: bool = False) -> None:
         graphveil explain runs/first --json
     """
     from graphveil._util.figures import format_delta, format_upper_bound
-    from graphveil.artifacts import cards
-    from graphveil.artifacts.release_folder import read_guarantee
+    from graphveil.publish import cards
+    from graphveil.publish.queries import event_rows, event_table
+    from graphveil.publish.release_folder import read_guarantee
     from graphveil.runs.charges import earlier_predictions, receipts_in
-    from graphveil.runs.event_table import event_cells, event_lines
     from graphveil.runs.run_folder import RunFolder
 
     privacy_file = read_guarantee(run)
     guarantee, screen = privacy_file.guarantee, Screen(as_json=json)
-    lines = event_lines(guarantee, privacy_file.releases)
+    lines = event_rows(guarantee, privacy_file.releases)
     screen.print_line("Summary", style="bold")
     screen.print_paragraph(guarantee.summary() + "\n")
     screen.print_line("Formal guarantee", style="bold")
     screen.print_paragraph(guarantee.formal_statement() + "\n")
     if lines:
         screen.print_line(f"Queries of the {cards.release_subject(guarantee)}", style="bold")
-        screen.table(*event_cells(lines))
+        screen.table(*event_table(lines))
         for one in (guarantee, *guarantee.additional):
             unit = f"unit {one.unit}: " if guarantee.additional else ""
             bound = f"epsilon {format_upper_bound(one.epsilon)}, delta {format_delta(one.delta)}"
@@ -220,7 +221,7 @@ def explain(run: Path, *, json: bool = False) -> None:
             "statement": guarantee.formal_statement(),
             "summary": guarantee.summary(),
             "guarantee": guarantee.as_dict(),
-            "releases": [line.as_dict() for line in lines],
+            "releases": [line.as_event() for line in lines],
             "deviations": list(cards.all_deviations(guarantee)),
             "not_covered": list(cards.not_covered(guarantee)),
             "receipts": receipts,
@@ -248,14 +249,14 @@ def report(runs: list[Path], *, out: Path = Path("report.html"), json: bool = Fa
 
     from graphveil._util.figures import counted
     from graphveil._util.files import write_atomic
-    from graphveil.runs.html_pages import compared_page
-    from graphveil.runs.results import FinishedRun
+    from graphveil.publish.reports import compared_page
+    from graphveil.runs.run_folder import read_finished_run
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder. Name a file, for example {out / 'report.html'}.")
     if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
         raise ConfigError(f"--out {out} exists and is not a report. Choose another file, or remove this one.")
-    found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
+    found = [read_finished_run(run) for run in {run.resolve(): run for run in runs}.values()]
     screen = Screen(as_json=json)
     try:
         page = compared_page(found, today=datetime.now(UTC).date())

@@ -79,16 +79,16 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan."""
     from graphveil._util.figures import counted, format_epsilon_delta
-    from graphveil.artifacts.cards import all_deviations, attack_bound_text
     from graphveil.cli.summary import encoding_facts, stage_fact
-    from graphveil.runs.calibration import stages_of
+    from graphveil.publish.cards import all_deviations, attack_bound_text
+    from graphveil.publish.queries import stages_of
 
     experiment, guarantee, total = plan.experiment, plan.guarantee, plan.guarantee_all_runs
     encoding, lists = plan.graph.encoding, experiment.items is not None
-    return [
+    rows = [
         ("data", f"{experiment.source.name}: {plan.sizes}"),
         *([] if lists or encoding is None else encoding_facts(encoding)),
-        *([("lists", experiment.list_words())] if lists else []),
+        ("lists", experiment.list_words() if lists else ""),
         ("method", f"{experiment.method}, {counted(experiment.runs, 'run')} from seed {experiment.seed}"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", f"{format_epsilon_delta(guarantee.epsilon, guarantee.delta)} ({plan.delta_source})"),
@@ -96,36 +96,22 @@ def _facts(
         *(("release", stage_fact(stage)) for stage in stages_of(plan.preview.plan)),
         ("attack bound", attack_bound_text(guarantee)),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
-        *([] if account is None else [("ledger", account.before(resumed=resume))]),
+        ("ledger", "" if account is None else account.before(resumed=resume)),
         ("folder", str(folder.root)),
     ]
+    return [(name, text) for name, text in rows if text]
 
 
 def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the metrics, the guarantee summary, and the locations of the files."""
-    from graphveil.runs.compliance_report import unrecorded
-    from graphveil.runs.link_run import metric_table
+    from graphveil.cli.summary import show_guarantee
+    from graphveil.publish.results import link_metric_table
 
     screen.print_line("")
     if metrics["private_metrics"]:
-        screen.table(*metric_table(metrics))
+        screen.table(*link_metric_table(metrics))
     screen.print_paragraph(metrics["remarks"], style="dim")
-    screen.print_line("")
-    screen.print_paragraph(metrics["summary"])
-    screen.print_paragraph(metrics["statement"])
-    if metrics.get("ledger") is not None:
-        screen.print_paragraph(f"Ledger: {metrics['ledger']['words']}.")
-    else:
-        screen.print_paragraph(f"This run has {unrecorded(metrics)}.")
-    screen.print_line("")
-    valid = metrics["guarantee"]["valid"]
-    screen.print_line(f"Run folder: {folder.root}")
-    screen.print_line(
-        "Publish: release/; keep internal/ private"
-        if valid
-        else "Publish: nothing: there is no valid guarantee"
-    )
-    screen.print_line(f"Report: {folder.internal / 'report.html'}")
+    show_guarantee(metrics, folder, screen)
     screen.print_line(f"Next: graphveil predict {folder.root} --top-k 10 --out best.csv")
     screen.emit_json(metrics)
 

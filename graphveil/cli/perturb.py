@@ -123,8 +123,8 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
     from graphveil._util.figures import counted, format_epsilon_delta
-    from graphveil.artifacts.cards import attack_bound_text
     from graphveil.perturb.perturbed_graph import REVEALS_WARNING, reveals_edges
+    from graphveil.publish.cards import attack_bound_text
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),

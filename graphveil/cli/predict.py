@@ -14,10 +14,10 @@ from graphveil.data.tables.labels import REGRESSION
 from graphveil.runs.source import PublicFlags, Source
 
 if TYPE_CHECKING:
-    from graphveil.artifacts.release_folder import Table
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
+    from graphveil.publish.release_folder import Table
     from graphveil.runs.charges import PredictionAccounts
 
 _TOTAL_ADDS_UP = {
@@ -69,9 +69,11 @@ def predict(
         graphveil predict runs/first --out predictions.parquet
         graphveil predict runs/links --top-k 10 --out best.csv
     """
-    from graphveil.artifacts.cards import protected_parts
-    from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.core.backends import backend_by_name, using
+    from graphveil.publish.cards import protected_parts
+    from graphveil.publish.release_folder import predictions_table, withheld_files
+
+    """Predict nodes of a run's graph or of a new graph, or links."""
     from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
@@ -191,7 +193,7 @@ def _facts(
     trained on or predicted before.
     """
     from graphveil._util.figures import counted, format_epsilon_delta
-    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.publish.cards import attack_bound_text
     from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
@@ -245,7 +247,7 @@ def _deliver(
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
     from graphveil._util.figures import format_count_with_verb
-    from graphveil.artifacts.release_folder import NODE, PREDICTION
+    from graphveil.publish.release_folder import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()

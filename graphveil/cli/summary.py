@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from graphveil.data.tables.encoding import Encoding
     from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
-    from graphveil.runs.calibration import Stage
+    from graphveil.publish.queries import QueryRow
     from graphveil.runs.preview import Preview
-    from graphveil.runs.results import Cost
     from graphveil.runs.run_folder import RunFolder
 
 Fact = tuple[str, str]
@@ -27,62 +26,64 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil._util.figures import counted
-    from graphveil.artifacts.cards import all_deviations
     from graphveil.data.tables.labels import listed
+    from graphveil.publish.cards import all_deviations
 
-    experiment, guarantee, encoding = plan.experiment, plan.guarantee, plan.encoding
+    experiment, guarantee, graph = plan.experiment, plan.guarantee, plan.graph
     numbers = experiment.parameters.get("task") == REGRESSION
-    classes = "a number to predict" if numbers else counted(plan.classes, "class", "classes")
-    size = f"{counted(plan.nodes, 'node')}, {counted(plan.features, 'feature')}, {classes}"
+    classes = "a number to predict" if numbers else counted(graph.num_classes, "class", "classes")
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
-    rows = [("data", f"{experiment.source.name}: {size}, {recipe}")]
+    rows = [("data", f"{experiment.source.name}: {plan.sizes}, {classes}, {recipe}")]
     if numbers and (public := experiment.parameters.get("target_range")):
         rows.append(("target", f"clipped to the public range {public[0]:g} to {public[1]:g}"))
-    if 2 * plan.classes > plan.nodes and not numbers:
+    if 2 * graph.num_classes > graph.num_nodes and not numbers:
         rows.append(("", _LIKE_IDS_HINT))
-    if encoding is not None:
-        if plan.class_names:
-            rows.append(("classes", listed(plan.class_names)))
-        rows += encoding_facts(encoding)
+    if graph.encoding is not None:
+        if graph.class_names:
+            rows.append(("classes", listed(graph.class_names)))
+        rows += encoding_facts(graph.encoding)
     runs = counted(experiment.runs, "run")
     rows += [
-        *([("scaling", plan.scaled)] if plan.scaled else []),
-        *([("public", plan.public)] if plan.public else []),
+        ("scaling", plan.scaled),
+        ("public", plan.public),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
-        *([("choice", plan.decision)] if plan.decision else []),
-        *([("sample", plan.sample)] if plan.sample else []),
+        ("choice", plan.decision),
+        ("sample", plan.sample),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
         *_additional_budgets(plan),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
+        ("estimate", plan.estimate),
+        ("ledger", "" if account is None else account.before(resumed=resumed)),
+        ("folder", str(folder.root)),
     ]
-    if plan.estimate is not None:
-        memory, seconds = plan.estimate.megabytes / 1000, plan.estimate.seconds
-        rows.append(("estimate", f"about {memory:.1f} GB and {seconds:.0f} s for this number of edges"))
-    if account is not None:
-        rows.append(("ledger", account.before(resumed=resumed)))
-    return [*rows, ("folder", str(folder.root))]
+    return [(name, text) for name, text in rows if text]
 
 
 def encoding_facts(encoding: "Encoding") -> list[Fact]:
     """Return how the columns of tables are used."""
-    rows = [("features", encoding.words()), *(("note", note) for note in encoding.notes)]
     ignored = [
         f"{', '.join(names)} (of the {table})"
         for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
         if names
     ]
-    if ignored:
-        rows.append(("ignored", "; ".join(ignored)))
-    if encoding.unknown_ids == "drop":
-        rows.append(("unknown ids", "edges to unknown node ids are dropped"))
-    return rows
+    rows = [
+        ("features", encoding.words()),
+        *(("note", note) for note in encoding.notes),
+        ("ignored", "; ".join(ignored)),
+        ("unknown ids", "edges to unknown node ids are dropped" if encoding.unknown_ids == "drop" else ""),
+    ]
+    return [(name, text) for name, text in rows if text]
 
 
 def _budget(plan: "Preview") -> list[Fact]:
-    """Return the privacy budget, its shares, the attack bound, and the total with baselines and runs."""
-    from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
+    """Return the privacy budget, its shares, the attack bound, and the total with baselines and runs.
+
+    Facts without text do not apply.
+    """
+    from graphveil.publish.cards import attack_bound_text
+    from graphveil.publish.queries import unequal_shares_note
+    from graphveil.runs.calibration import unspent_budget_note
 
     guarantee, experiment = plan.guarantee, plan.experiment
     given = experiment.parameters.get("epsilon")
@@ -93,14 +94,14 @@ def _budget(plan: "Preview") -> list[Fact]:
         return [("budget", f"not charged: the edges were already released at {_epsilon(guarantee)}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
-    rows = [("budget", f"{_epsilon(guarantee)} ({plan.delta_source})")]
-    if left := unspent_budget_note(given, guarantee.epsilon):
-        rows.append(("", left))
-    rows += [(row.kind, row.words) for row in plan.releases if row.words]
-    rows += [("release", stage_fact(stage)) for stage in plan.stages]
-    if words := unequal_shares_note(plan.stages):
-        rows.append(("", words))
-    rows.append(("attack bound", attack_bound_text(guarantee)))
+    rows = [
+        ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
+        ("", unspent_budget_note(given, guarantee.epsilon)),
+        *((row.kind, row.words) for row in plan.releases),
+        *(("release", stage_fact(stage)) for stage in plan.stages),
+        ("", unequal_shares_note(plan.stages)),
+        ("attack bound", attack_bound_text(guarantee)),
+    ]
     if guarantee.graph:
         features = ", and no true feature" if guarantee.additional else ""
         rows.append(("predictions", f"read the released graph, no true private edge{features}"))
@@ -120,7 +121,7 @@ def _budget(plan: "Preview") -> list[Fact]:
 
 def _additional_budgets(plan: "Preview") -> Iterator[Fact]:
     """Yield the cost of each additional guarantee, which is never added to the first."""
-    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.publish.cards import attack_bound_text
 
     pairs = zip(plan.guarantee.additional, plan.guarantee_all_runs.additional, strict=True)
     for one, all_runs in pairs:
@@ -137,10 +138,10 @@ def _epsilon(guarantee: "Guarantee") -> str:
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
-def stage_fact(stage: "Stage") -> str:
+def stage_fact(stage: "QueryRow") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil._util.figures import format_upper_bound
-    from graphveil.runs.calibration import stage_text
+    from graphveil.publish.queries import stage_text
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -159,19 +160,28 @@ def stage_fact(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the guarantee summary, and the locations of the files."""
+    from graphveil.publish.results import metric_table, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
-    from graphveil.runs.compliance_report import unrecorded
-    from graphveil.runs.results import metric_table
 
     screen.print_line("")
-    head, rows = _table(metrics)
-    screen.table(head, rows)
+    screen.table(*results_table(metrics))
     imbalanced = metrics["classes"] == 2 or metrics.get("private_metrics")
     if imbalanced and (more := metric_table(metrics)):
         screen.print_line("")
         screen.table(*more)
     for line in _remarks(metrics):
         screen.print_paragraph(line, style="dim")
+    show_guarantee(metrics, folder, screen)
+    if (folder.root / NOTICE).is_file():
+        screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
+    screen.print_line(f"Details of the guarantee: graphveil explain {folder.root}")
+    screen.emit_json(metrics)
+
+
+def show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+    """Print the summary of the guarantee, the ledger, and the locations of the files."""
+    from graphveil.runs.compliance_report import unrecorded
+
     screen.print_line("")
     if "summary" in metrics:  # a run of an older version has the statement alone
         screen.print_paragraph(metrics["summary"])
@@ -184,16 +194,12 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     screen.print_line(f"Run folder: {folder.root}")
     screen.print_line(f"Publish: {_publishing(metrics, folder)}")
     screen.print_line(f"Report: {folder.internal / 'report.html'}")
-    if (folder.root / NOTICE).is_file():
-        screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
-    screen.print_line(f"Details of the guarantee: graphveil explain {folder.root}")
-    screen.emit_json(metrics)
 
 
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the result of the demo in a box of six lines."""
     from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
-    from graphveil.runs.results import interval
+    from graphveil.publish.results import interval
 
     guarantee, classes = metrics["guarantee"], counted(metrics["classes"], "class", "classes")
     size = f"{counted(metrics['nodes'], 'node')}, {counted(metrics['features'], 'feature')}, {classes}"
@@ -215,79 +221,11 @@ def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> N
     screen.emit_json(metrics)
 
 
-def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with its accuracy and its privacy cost.
-
-    Charged noisy counts are shown if there are any; the exact accuracies stay in the metrics. The table head
-    marks values that depend on protected records, because it may fold on a narrow screen.
-    """
-    from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.runs.results import Cost, baseline_cost, predicts_numbers
-
-    if predicts_numbers(metrics):
-        return _number_table(metrics)
-    # An interval of one run needs the number of test nodes, which noisy counts do not state.
-    known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
-    interval = " [95 % CI]" if known else ""
-    noisy = " from noisy counts" if metrics["private_accuracy"] else ""
-    mark = f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) and not noisy else ""
-    rows = [_row(metrics, metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    accuracy = f"test accuracy{noisy}, %{interval}{mark}"
-    return ("method", accuracy, "epsilon", "delta", "TPR at 1 % FPR"), rows
-
-
-def _number_table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with the errors of its numbers and its privacy cost."""
-    from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.runs.results import ABSENT, NUMBER_METRIC_NAMES, Cost, baseline_cost, number_cells
-
-    more = " [95 % CI]" if metrics["runs"] > 1 else ""
-    more += f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) else ""
-    named = [(metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_metrics"]:
-        named.append(("mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    rows = []
-    for name, prefix, cost in named:
-        cells = number_cells(metrics, prefix) if metrics[f"{prefix}test_metrics"] else [ABSENT] * 3
-        rows.append((name, *cells, *_cost_cells(metrics, cost)))
-    head = tuple(f"test {words}{more}" for words in NUMBER_METRIC_NAMES.values())
-    return ("method", *head, "epsilon", "delta", "TPR at 1 % FPR"), rows
-
-
-def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.runs.results import Summary, interval
-
-    private = metrics["private_accuracy"]
-    if private:
-        accuracy = Summary.from_values(private[f"{prefix}test"]["values"])
-    else:
-        accuracy = interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested"))
-    return name, accuracy.percent(), *_cost_cells(metrics, cost)
-
-
-def _cost_cells(metrics: dict[str, Any], cost: "Cost") -> tuple[str, str, str]:
-    """Return epsilon, delta and the attack bound of a model."""
-    from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-
-    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
-    none = "inf" if metrics["unit"] == "local-attributes" else "none"
-    epsilon = none if cost.epsilon is None else format_upper_bound(cost.epsilon)
-    rate = f"at most {percent_up(cost.max_tpr)} %"
-    return f"{epsilon}{cost.mark}", delta, rate
-
-
-def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
-    """Whether exact accuracies depend on protected records."""
-    return metrics["unit"] != "none" and not metrics["covered"]
-
-
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
     from graphveil._util.figures import format_upper_bound, percent_up
     from graphveil.estimators.classcode.edge_rows import Homophily
-    from graphveil.runs.results import Cost, choice_text, cost_remarks, predicts_numbers
+    from graphveil.publish.results import Cost, choice_text, cost_remarks, predicts_numbers, uncovered_mark
 
     runs = metrics["runs"]
     for one, total in zip(
@@ -329,7 +267,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         )
     yield from cost_remarks(metrics)
     yield from _total_cost(metrics)
-    if not _accuracy_depends_on_records(metrics):
+    if not uncovered_mark(metrics):
         return
     if metrics["private_accuracy"]:
         yield "Exact accuracies are in internal/metrics.json. They are not covered: do not publish them."
@@ -344,8 +282,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return the total cost of all queries of the same protected data."""
     from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-    from graphveil.artifacts.cards import TEST_LABELS, protected_things
-    from graphveil.runs.results import Cost
+    from graphveil.publish.cards import TEST_LABELS, protected_things
+    from graphveil.publish.results import Cost
 
     total, runs, baseline = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
     tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []

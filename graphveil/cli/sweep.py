@@ -195,7 +195,7 @@ def _facts(
 
 def _format_total(total: "Guarantee | None") -> str:
     from graphveil._util.figures import format_epsilon_delta
-    from graphveil.artifacts.cards import attack_bound_text, invalid_mark
+    from graphveil.publish.cards import attack_bound_text, invalid_mark
 
     if total is None:
         return "none: no cell queries protected data"
@@ -211,8 +211,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
-    from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
-    from graphveil.runs.results import METRIC_NAMES, metric_summary
+    from graphveil.publish.results import LINK_METRIC_NAMES, METRIC_NAMES, metric_summary
     from graphveil.runs.sweep import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"

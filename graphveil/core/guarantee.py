@@ -1,6 +1,6 @@
 """The guarantee of a trained object as an immutable object.
 
-Its words are in ``graphveil/privacy/words.py``, and ``graphveil.privacy`` installs them.
+Its words are in ``graphveil/privacy/statements.py``, and ``graphveil.privacy`` installs them.
 """
 
 import math

@@ -8,9 +8,6 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil.artifacts.cards import Card
-from graphveil.artifacts.release_folder import write_release
-from graphveil.artifacts.snapshot import ReleaseRow, Snapshot, no_predictions_note
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.view import per_node
 from graphveil.data.tables.encoding import Encoding
@@ -21,6 +18,10 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.privacy import Guarantee
+from graphveil.publish.cards import Card
+from graphveil.publish.queries import QueryRow
+from graphveil.publish.release_folder import write_release
+from graphveil.publish.snapshot import Snapshot, no_predictions_note
 from graphveil.training import EpochRecord
 
 
@@ -60,7 +61,7 @@ class FittedModel:
     plan: ReleasePlan | None = None
     proba: Tensor | None = None
     released: State = field(default_factory=dict)
-    rows: tuple[ReleaseRow, ...] = ()
+    rows: tuple[QueryRow, ...] = ()
     sampler: str | None = None
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
     private_metrics: PrivateMetrics | None = None

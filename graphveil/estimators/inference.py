@@ -17,7 +17,6 @@ from typing import Protocol
 from pydantic import Field
 from torch import Tensor
 
-from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
 from graphveil.core.edges.adjacency import AdjacencyVersion, EdgeSet, GrowthStep
 from graphveil.core.ledger import joint_ledger
 from graphveil.core.noise.random import PublicStreams
@@ -40,6 +39,7 @@ from graphveil.estimators.requirements import (
 from graphveil.estimators.session import Session
 from graphveil.ledger.predictions import PredictionComposition
 from graphveil.privacy import Guarantee
+from graphveil.publish.schemas import StrictSchema, read_schema, write_schema
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from graphveil._util.display import Facts, facts_text, html_table
 from graphveil._util.memory import check_room
-from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.core.events import Composed
 from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse
@@ -44,6 +43,7 @@ from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow, release_rows
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
 State = dict[str, Tensor]
@@ -163,7 +163,7 @@ class FitPreview(NamedTuple):
 
     plan: ReleasePlan | None
     guarantee: Guarantee
-    rows: tuple[ReleaseRow, ...]
+    rows: tuple[QueryRow, ...]
 
     def facts(self) -> list[tuple[str, str]]:
         """Return the guarantee and the queries as names and values."""
@@ -396,7 +396,7 @@ class Method(ABC):
         # Steps and counts read node records only.
         return "queried" if any(query.reads_edges for query in plan.queries) else "never"
 
-    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
         """Return the outputs of a fit under a plan, in order."""
         return () if plan is None else release_rows(plan)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphveil.artifacts.release_folder import NODE, predictions_table
-from graphveil.artifacts.snapshot import no_predictions_note
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import load_model
+from graphveil.publish.release_folder import NODE, predictions_table
+from graphveil.publish.snapshot import no_predictions_note
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator

@@ -11,16 +11,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphveil._util.files import as_path
-from graphveil.artifacts.release_folder import (
-    INTERNAL,
-    MODEL,
-    PRIVACY,
-    WEIGHTS,
-    find_release,
-    read_release,
-)
-from graphveil.artifacts.schemas import INFINITE, MAX_INTEGER, first_complaint, rejecting
-from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
@@ -28,6 +18,16 @@ from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference import read_graph_fingerprint
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.publish.release_folder import (
+    INTERNAL,
+    MODEL,
+    PRIVACY,
+    WEIGHTS,
+    find_release,
+    read_release,
+)
+from graphveil.publish.schemas import INFINITE, MAX_INTEGER, first_complaint, rejecting
+from graphveil.publish.snapshot import Snapshot
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _EXTRA_ELEMENTS = 1 << 20  # bytes that a network may allocate in addition to a few times its own parameters

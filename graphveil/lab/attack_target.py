@@ -10,7 +10,7 @@ from graphveil._util.files import write_atomic
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import LINKS, LinkFolder, find_link_folder
-from graphveil.runs.charts import MIN_RATE, PlotLine, inline_svg, line_chart
+from graphveil.publish.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.link_run import LinkExperiment
 from graphveil.runs.run_folder import RunFolder, read_json, write_json

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from graphveil.links.folder import LINKS, RECOMMENDER, LinkFolder, find_link_folder
+from graphveil.links.folder import LinkFolder, find_link_folder
+from graphveil.publish.results import LINKS, RECOMMENDER
 
 if TYPE_CHECKING:
     from graphveil.links.link_predictor import LinkPredictor

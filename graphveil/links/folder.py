@@ -14,26 +14,15 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
-from graphveil.artifacts.cards import PairCard, pair_card
-from graphveil.artifacts.release_folder import HUB_PAGE, PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
-from graphveil.artifacts.snapshot import release_rows
 from graphveil.core.plan import ReleasePlan
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.training.private_metrics import Interval
 from graphveil.privacy import Guarantee
+from graphveil.publish.cards import PairCard, pair_card
+from graphveil.publish.queries import release_rows
+from graphveil.publish.release_folder import HUB_PAGE, PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
+from graphveil.publish.results import LINK_METRIC_NAMES, LINKS, RECOMMENDER
 
-LINKS, RECOMMENDER = "links", "recommender"
-METRIC_NAMES = {
-    "roc_auc": "ROC-AUC of held-out edges",
-    "average_precision": "average precision of held-out edges",
-    "hit_rate_at_10": "hit rate at 10 of held-out users",
-}
-LINK_METRICS = {LINKS: "roc_auc", RECOMMENDER: "hit_rate_at_10"}  # that sweeps and reports compare
-METRIC_NOTES = {
-    LINKS: "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
-    RECOMMENDER: "The hit rate is noisy and public: the share of held-out users whose ten best items "
-    "contain one that was removed from their list.",
-}
 Model = TypeVar("Model")
 
 
@@ -93,7 +82,9 @@ def write_link_folder(
 
 def card_metrics(metrics: Mapping[str, Interval] | None) -> list[tuple[str, str, float, float, float]]:
     """Return released metrics for a model card, or for a table."""
-    return [(name, METRIC_NAMES[name], one.value, one.low, one.high) for name, one in (metrics or {}).items()]
+    return [
+        (name, LINK_METRIC_NAMES[name], one.value, one.low, one.high) for name, one in (metrics or {}).items()
+    ]
 
 
 def read_link_folder(folder: Path | str, kind: str, build: Callable[[LinkRecord], Model]) -> Model:

@@ -15,8 +15,6 @@ from graphveil._util import checks
 from graphveil._util.display import shown_progress
 from graphveil._util.files import as_path
 from graphveil._util.threads import one_thread
-from graphveil.artifacts.cards import PairCard
-from graphveil.artifacts.snapshot import release_rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
 from graphveil.core.queries.edge_products import (
@@ -51,7 +49,7 @@ from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_note
 from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
 from graphveil.estimators.session import OnProgress, Session, no_progress
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.links.folder import LINKS, LinkRecord, card_metrics, read_link_folder, write_link_folder
+from graphveil.links.folder import LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.links.node_vectors import node_vectors
 from graphveil.links.pair_model import (
     CLIP,
@@ -68,6 +66,9 @@ from graphveil.links.pair_model import (
 )
 from graphveil.links.structure import clusters, positions
 from graphveil.privacy import Guarantee
+from graphveil.publish.cards import PairCard
+from graphveil.publish.queries import release_rows
+from graphveil.publish.results import LINKS
 from graphveil.training.metrics import metric_value
 
 Floats = npt.NDArray[np.float64]

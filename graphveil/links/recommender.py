@@ -28,8 +28,6 @@ from scipy import sparse
 from graphveil._util import checks
 from graphveil._util.files import as_path
 from graphveil._util.threads import one_thread
-from graphveil.artifacts.cards import PairCard
-from graphveil.artifacts.snapshot import release_rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.queries.list_products import (
@@ -51,8 +49,11 @@ from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.private_metrics import Interval
-from graphveil.links.folder import RECOMMENDER, LinkRecord, card_metrics, read_link_folder, write_link_folder
+from graphveil.links.folder import LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.privacy import Guarantee
+from graphveil.publish.cards import PairCard
+from graphveil.publish.queries import release_rows
+from graphveil.publish.results import RECOMMENDER
 
 _POPULARITY, _METRICS = 0.1, 0.05  # shares of mu^2; the products have the rest
 _ABOVE_NOISE = 3.0  # standard deviations of the noise that the popularity of a modeled item exceeds

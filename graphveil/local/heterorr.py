@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.collection import ReportFile
 from graphveil.core.events import Composed, LocalReport, compose
 from graphveil.core.features import Features
@@ -57,6 +56,7 @@ from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.gcn import GcnArchitecture
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow
 from graphveil.training import TrainingSchedule
 
 _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
@@ -171,7 +171,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         estimates = method.feature_randomizer.estimates(method.view(graph), self.aggregates_)
         return graph.replace(x=estimates)
 
-    def reported_feature_row(self, features: int) -> ReleaseRow:
+    def reported_feature_row(self, features: int) -> QueryRow:
         """Return the table row that describes the LDP report of a node with ``features`` features."""
         method = self.config
         assert isinstance(method, HeteroMethod)
@@ -305,7 +305,7 @@ class FeatureRandomizer:
             labels_public=True,
         )
 
-    def row(self, features: int) -> ReleaseRow:
+    def row(self, features: int) -> QueryRow:
         """Return the table row that describes the LDP report of each node."""
         return feature_row(self.report_config.mechanism(features))
 
@@ -404,7 +404,7 @@ class HeteroMethod(Method):
         of_features = self.feature_randomizer.guarantee(view, self.privacy_config)
         return self.graph_method.guarantee(plan, view).with_additional(of_features)
 
-    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
         """Return table rows for the released edges and for the feature report of each node."""
         return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 

@@ -12,7 +12,6 @@ import torch
 from scipy import sparse
 
 from graphveil._util.threads import one_thread
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import as_features
 from graphveil.core.unit import LocalAttributes
@@ -41,6 +40,7 @@ from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow
 from graphveil.training.metrics import Evaluation
 
 Ids: TypeAlias = npt.NDArray[Any]
@@ -133,7 +133,7 @@ class LocalEstimator(ABC):
         """Return the guarantee for records with these numbers of features and classes, for any graph."""
         return self._configured.guarantee_for_sizes(features, classes)
 
-    def reports_for(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
+    def reports_for(self, features: int, classes: int) -> tuple[QueryRow, ...]:
         """Return table rows that describe the LDP report of a node."""
         return self._configured.report_config.rows(features, classes)
 

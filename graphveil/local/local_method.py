@@ -15,7 +15,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.collection import ReportFile
 from graphveil.core.events import LocalReport, compose
 from graphveil.core.ledger import Entry
@@ -45,6 +44,7 @@ from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
 from graphveil.privacy import Guarantee
 from graphveil.propagation import Propagation
+from graphveil.publish.queries import QueryRow
 
 LABEL_PRESENCE_NOTE = (
     "a training or validation node without a label reports a random class, so eps_y covers who has one, too"
@@ -208,7 +208,7 @@ class LocalMethod(Method):
             notes = (*notes, NO_FEATURE_REPORTS_NOTE)
         return (*notes, ROW_SCALED) if self.report_config.scaling == "row" else notes
 
-    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
         """Return table rows that describe the LDP report of each node."""
         return self.report_config.rows(sizes.width, sizes.classes) if self.privacy_config.protects else ()
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from graphveil._util import checks
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.view import LABEL_FIELDS
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
@@ -32,6 +31,7 @@ from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.feature_rr import Decode
 from graphveil.mechanisms.feature_rr import Mode as Rounding
 from graphveil.mechanisms.features import Ends
+from graphveil.publish.queries import QueryRow
 
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]
@@ -183,7 +183,7 @@ class FeatureReportConfig:
         return PerFeature(**common, scalar=self.name, allocation=sampled)
 
 
-def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
+def feature_row(mechanism: FeatureMechanism) -> QueryRow:
     """Return the table row that describes the feature report of each node.
 
     >>> feature_row(MultiBit(epsilon=1.0, dim=500)).words
@@ -199,7 +199,7 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
         weights = " by public weights" if weighted else ""
         features = f"{reported} of {mechanism.dim} features reported{weights}"
         words = f"{type(mechanism).__name__}, {features}, epsilon {mechanism.epsilon:g}, {cut}"
-    return ReleaseRow(
+    return QueryRow(
         kind="features",
         sensitivity=float(np.max(mechanism.bounds.width)),
         noise_std=[math.sqrt(mechanism.worst_variance)],
@@ -211,7 +211,7 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
 # -- labels ----
 
 
-def label_row(label: LabelMechanism) -> ReleaseRow:
+def label_row(label: LabelMechanism) -> QueryRow:
     """Return the table row that describes the label report of each node.
 
     >>> label_row(SubsetSelection(epsilon=1.0, classes=7)).words
@@ -229,7 +229,7 @@ def label_row(label: LabelMechanism) -> ReleaseRow:
         words = f"kept with probability {label.keep:.4g}, else another of {label.classes}"
     # A hash is public and not reported, so local hashing reports one value.
     values = 1 if isinstance(label, LocalHashing) else label.size
-    return ReleaseRow(kind="label", sensitivity=1.0, noise_std=[], values_per_node=values, words=words)
+    return QueryRow(kind="label", sensitivity=1.0, noise_std=[], values_per_node=values, words=words)
 
 
 # -- a record ----
@@ -300,7 +300,7 @@ class ReportConfig:
         """Return the mechanism for a label of ``classes`` classes."""
         return LABELS[self.labels](epsilon=self.eps_y, classes=classes)
 
-    def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
+    def rows(self, features: int, classes: int) -> tuple[QueryRow, ...]:
         """Return table rows that describe the LDP report of each node."""
         mechanism, label = self.mechanism(features), label_row(self.label(classes))
         return (label,) if mechanism is None else (feature_row(mechanism), label)

@@ -29,9 +29,9 @@ from graphveil.core.unit import (
     Unit,
     parse_unit,
 )
-from graphveil.privacy import words
+from graphveil.privacy import statements
 
-Guarantee.words = words  # the core has no sentences
+Guarantee.words = statements  # the core has no sentences
 
 __all__ = [
     "ApproximateDP",

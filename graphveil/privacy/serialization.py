@@ -6,10 +6,11 @@ nan and infinite numbers, raises an ``ArtifactError``.
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from graphveil.core.events import (
     ApproximateDP,
@@ -26,24 +27,11 @@ from graphveil.core.events import (
     PureDP,
     compose,
 )
-from graphveil.core.guarantee import EDGE_USES, Guarantee
+from graphveil.core.guarantee import EdgeUse, Guarantee
 from graphveil.core.unit import parse_unit
 from graphveil.errors import ArtifactError, ConfigError
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-_Simple = (
-    Gaussian
-    | PairwiseGaussian
-    | PureDP
-    | PoissonGaussian
-    | PoissonRoots
-    | NonPrivate
-    | LocalReport
-    | ApproximateDP
-)
-_KINDS: dict[str, type[_Simple]] = {
+_KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "pure_dp": PureDP,
@@ -56,11 +44,34 @@ _KINDS: dict[str, type[_Simple]] = {
 _GROUPS, _CASES = "by_group", "one_of"
 _MAX_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
-_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "linear_group_scaling")
-_RECORD_UNIT_FIELDS = ("edge_use", "edge_mu", "received", "graph", "labels_public")
-_UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
 _MAX_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
 _MAX_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
+
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class GuaranteeRecord(BaseModel):
+    """The inputs of a guarantee's accounting; its numbers and sentences follow from them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    unit: str = Field(max_length=40)
+    events: list[dict[str, Any]]
+    delta: float = Field(ge=0, lt=1)
+    releases: int = Field(ge=0, le=_MAX_COUNT)
+    slack: float = Field(ge=0, lt=1)
+    mode: Literal["strict", "paper"]
+    deviations: _Texts
+    notes: _Texts
+    linear_group_scaling: bool
+    replace_one: bool = False
+    max_degree: int | None = Field(default=None, ge=1, le=_MAX_COUNT)
+    edge_use: EdgeUse = "queried"
+    edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    received: bool = False
+    graph: bool = False
+    labels_public: bool = False
+    additional: list["GuaranteeRecord"] = Field(default=[], max_length=1)
 
 
 def events_to_plain(event: Event) -> list[dict[str, Any]]:
@@ -90,7 +101,7 @@ def events_from_plain(records: object) -> Composed:
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return the inputs of a guarantee's accounting; its numbers and sentences follow from them."""
-    names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_RECORD_UNIT_FIELDS)
+    names = [name for name in GuaranteeRecord.model_fields if name not in ("events", "additional")]
     additional = [guarantee_to_plain(one) for one in guarantee.additional]
     record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
     return record | {"events": events_to_plain(guarantee.event)}
@@ -108,67 +119,41 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     >>> guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(first)))) == first
     True
     """
-    for name, fits in _VALIDATORS.items():
-        if name in record and not fits(record[name]):
-            raise ArtifactError(f"field {name!r} of the stored guarantee has a wrong type or is out of range")
-    if missing := {"unit", "events", *_GUARANTEE_FIELDS} - set(record):
-        raise ArtifactError(
-            f"The stored guarantee lacks {', '.join(sorted(missing))}. Copy the file from the "
-            "original run again."
-        )
-    known = {name: record[name] for name in _GUARANTEE_FIELDS}
-    known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
-    known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
-    additional = record.get("additional", ())
-    if any(one.get("additional") for one in additional):
-        raise ArtifactError("an additional guarantee cannot contain further additional guarantees")
-    known["additional"] = tuple(map(guarantee_from_plain, additional))
-    events = events_from_plain(record["events"])
+    known = {name: record[name] for name in GuaranteeRecord.model_fields if name in record}
     try:
-        unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
-        return Guarantee.from_event(unit, events, **known)
+        return guarantee_from_record(GuaranteeRecord.model_validate(known))
+    except ValidationError as error:
+        faults = {str(one["loc"][0]): one["type"] for one in error.errors(include_input=False)}
+    if missing := sorted(name for name, kind in faults.items() if kind == "missing"):
+        raise ArtifactError(
+            f"The stored guarantee lacks {', '.join(missing)}. Copy the file from the original run again."
+        )
+    raise ArtifactError(
+        f"field {next(iter(faults))!r} of the stored guarantee has a wrong type or is out of range"
+    )
+
+
+def guarantee_from_record(record: GuaranteeRecord) -> Guarantee:
+    """Account for a validated record.
+
+    Raises:
+        ArtifactError: Its events are damaged.
+        PrivacyError: It names an unknown unit, or its events do not go together.
+    """
+    values = dict(record)
+    if any(one.additional for one in record.additional):
+        raise ArtifactError("an additional guarantee cannot contain further additional guarantees")
+    additional = tuple(map(guarantee_from_record, values.pop("additional")))
+    events = events_from_plain(values.pop("events"))
+    try:
+        unit = parse_unit(
+            values.pop("unit"), replace_one=values.pop("replace_one"), max_degree=values.pop("max_degree")
+        )
+        return Guarantee.from_event(unit, events, additional=additional, **values)
     except ConfigError as error:
         raise ArtifactError(
             f"The stored guarantee is damaged: {error}. Copy the file from the original run again."
         ) from None
-
-
-def _share(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
-
-
-def _strings(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-
-
-def _flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-_VALIDATORS: dict[str, Callable[[object], bool]] = {
-    "unit": lambda value: isinstance(value, str),
-    "delta": _share,
-    "slack": _share,
-    "releases": _count,
-    "mode": lambda value: value in ("strict", "paper"),
-    "deviations": _strings,
-    "notes": _strings,
-    "linear_group_scaling": _flag,
-    "replace_one": _flag,
-    "max_degree": lambda value: value is None or _count(value),
-    "edge_use": lambda value: value in EDGE_USES,
-    "edge_mu": lambda value: value is None or (isinstance(value, float) and 0 <= value < math.inf),
-    "received": _flag,
-    "graph": _flag,
-    "labels_public": _flag,
-    "additional": lambda value: (
-        isinstance(value, list) and len(value) <= 1 and all(isinstance(one, dict) for one in value)
-    ),
-}
 
 
 def _record(part: Event) -> dict[str, Any]:
@@ -212,16 +197,12 @@ def _listed(records: object) -> list[object]:
 
 
 @lru_cache
-def _reader(kind: str) -> "TypeAdapter[Event]":
+def _reader(kind: str) -> TypeAdapter[Event]:
     """Return the validator of events of a kind; making it takes much longer than using it."""
-    from pydantic import TypeAdapter
-
     return TypeAdapter(_KINDS[kind])
 
 
 def _plain_event(record: object) -> Event:
-    from pydantic import ValidationError
-
     kind = record.get("kind") if isinstance(record, dict) else None
     if not isinstance(record, dict) or not isinstance(kind, str) or kind not in _KINDS:
         raise ArtifactError(f"an event must be an object of one of the kinds {', '.join(_KINDS)}")
@@ -233,7 +214,7 @@ def _plain_event(record: object) -> Event:
         raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")
     try:
         found = _reader(kind).validate_json(json.dumps(values), strict=True)
-        if isinstance(found, PoissonGaussian | PoissonRoots) and not _count(found.steps):
+        if isinstance(found, PoissonGaussian | PoissonRoots) and found.steps > _MAX_COUNT:
             raise ValueError("the number of steps is too large for a float")
         return found
     except (ValidationError, ValueError, OverflowError):

@@ -1,15 +1,31 @@
-"""The printed sentences of every guarantee: fixed wording, with a number only where the proof has one.
+"""The words of a guarantee: its formal statement, and its summary for readers.
 
-``docs/privacy/proofs/statements.md``, derives each sentence and its limits.
+The wording is fixed, with a number only where the proof has one. ``docs/privacy/proofs/statements.md``
+derives each sentence and its limits. Importing ``graphveil.privacy`` installs this module as
+``Guarantee.words``.
 """
 
 import math
-from collections.abc import Sequence
 
-from graphveil._util.figures import counted, format_delta, format_upper_bound
-from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
-from graphveil.core.guarantee import EdgeUse
-from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
+from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
+from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text, ldp_statement
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.events import ApproximateDP, PureDP, budgets_of, cases_of, ldp_reports_of
+from graphveil.core.guarantee import Guarantee
+from graphveil.core.unit import (
+    DirectedEdge,
+    EdgeSubset,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
+    NodeUnit,
+    NoUnit,
+)
+
+GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
+
+
+# -- fixed sentences ---------------------------------------------------------------------------------------
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -19,7 +35,6 @@ _GRAPH = (
     "the released graph and everything computed from it (weights trained on it, predictions for every node, "
     "and scores)"
 )
-OUTPUTS = {False: _ANSWERS, True: _GRAPH}  # by whether a whole graph was released
 UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
@@ -163,91 +178,209 @@ LOCAL_COMPOSITION_NOTE = (
 )
 
 
-def edge_statement(
-    unit: Unit,
-    epsilon: float,
-    delta: float,
-    releases: int,
-    *,
-    groups: dict[int, float],
-    mutual: float,
-    graph: bool = False,
-    lists: bool = False,
-) -> str:
-    """Return the core of a guarantee summary about edges.
-
-    Args:
-        unit: Privacy unit.
-        epsilon: Epsilon of one edge.
-        delta: Delta of the guarantee.
-        releases: Number of releases, as counted by a privacy ledger.
-        groups: Epsilon of 10 and of 100 edges together.
-        mutual: Epsilon of both stored directions of one edge.
-        graph: Whether a whole graph was released, from which all other results follow.
-        lists: Whether an edge is an item on the list of a user.
-    """
-    text = LIST_ENTRY if lists else DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
-    figures = {f"eps_{count}": format_upper_bound(each) for count, each in groups.items()}
-    bound = {
-        "epsilon": format_upper_bound(epsilon),
-        "delta": format_delta(delta),
-        "mutual": format_upper_bound(mutual),
-    }
-    sentence = text.format(releases=counted(releases, "release"), outputs=OUTPUTS[graph], **bound, **figures)
-    return f"{sentence} {ONE_GRAPH}" if graph else sentence
+# -- the formal statement ----------------------------------------------------------------------------------
 
 
-def edge_subset_statement(epsilon: float, delta: float, *, alone: bool = True) -> str:
-    """Return the core of a guarantee summary about private edges among public ones.
+def formal_statement(guarantee: Guarantee) -> str:
+    """Return the formal statement of a guarantee, which begins with its deviations if there are any."""
+    if not guarantee.additional:
+        return _statement(guarantee)
+    numbered = enumerate((guarantee, *guarantee.additional), start=1)
+    return " ".join([SEVERAL, *(f"({number}) {_statement(one)}" for number, one in numbered)])
 
-    Args:
-        epsilon: Epsilon of one node pair.
-        delta: Delta of the guarantee.
-        alone: Whether there is no additional guarantee.
-    """
-    by_this = "" if alone else _THIS_ONE
-    sentence = PRIVATE_SLOT.format(
-        epsilon=format_upper_bound(epsilon), delta=format_delta(delta), by_this=by_this
+
+def _statement(guarantee: Guarantee) -> str:
+    """Return the statement of this guarantee, without the additional ones."""
+    parts = [_core(guarantee), *(f"Note: {note}." for note in guarantee.notes)]
+    if guarantee.unit != NoUnit.name:
+        parts.append(_composition_note(guarantee))
+    if guarantee.deviations:
+        listed = "; ".join(guarantee.deviations)
+        parts.insert(
+            0, f"No valid guarantee ({guarantee.mode} mode). Known deviations: {listed}. It would read:"
+        )
+    return " ".join(parts)
+
+
+def _core(guarantee: Guarantee) -> str:
+    unit = guarantee.protected
+    bound = {"epsilon": format_upper_bound(guarantee.epsilon), "delta": format_delta(guarantee.delta)}
+    if isinstance(unit, NodeUnit):
+        return _record_statement(guarantee, unit, bound)
+    if isinstance(unit, LocalAttributes):
+        return _local_statement(guarantee)
+    if isinstance(unit, NoUnit):
+        return NONE
+    if guarantee.releases == 0:
+        return EDGES_NOT_READ
+    if isinstance(unit, EdgeSubset):
+        by_this = _THIS_ONE if guarantee.additional else ""
+        return f"{PRIVATE_SLOT.format(by_this=by_this, **bound)} {ONE_GRAPH}"
+    text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
+    sentence = (LIST_ENTRY if guarantee.edge_use == "lists" else text).format(
+        releases=counted(guarantee.releases, "release"),
+        outputs=_GRAPH if guarantee.graph else _ANSWERS,
+        mutual=format_upper_bound(guarantee.mutual_epsilon),
+        **bound,
+        **{f"eps_{count}": format_upper_bound(guarantee.group_epsilon(count)) for count in GROUP_SIZES},
     )
-    return f"{sentence} {ONE_GRAPH}"
+    return f"{sentence} {ONE_GRAPH}" if guarantee.graph else sentence
 
 
-def local_attributes_statement(budgets: Sequence[float], deltas: Sequence[float]) -> str:
-    """Return the core of a statement about features that are randomized while labels are public.
-
-    >>> local_attributes_statement([1.0], [0.0])[:66]
-    "Each node's features are randomized on their own at eps_x = 1: for"
-    """
-    if math.inf in budgets:
-        return FEATURES_NOT_RANDOMIZED
-    return FEATURES.format(
-        epsilon=exact_sum_text(*budgets), delta=exact_sum_text(*deltas), where=RAW_DATA_HELD
-    )
-
-
-def record_statement(
-    unit: NodeUnit, epsilon: float, delta: float, *, edge_use: EdgeUse, edge: float | None, sampled: bool
-) -> str:
-    """Return the core of a statement about records.
-
-    Args:
-        unit: Node-level privacy unit.
-        epsilon: Epsilon of one record.
-        delta: Delta of the guarantee.
-        edge_use: How edges are read.
-        edge: Epsilon of one mutual edge, None if unknown.
-        sampled: Whether steps on samples are among the releases.
-    """
-    bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
-    if edge_use == "lists":
+def _record_statement(guarantee: Guarantee, unit: NodeUnit, bound: dict[str, str]) -> str:
+    use, edge = guarantee.edge_use, guarantee.edge_epsilon
+    if use == "lists":
         return f"{LIST_RECORD.format(**bound)} {LIST_REPLACED if unit.replace_one else LIST_NULLED}"
     if isinstance(unit, NodeBoundedDegree):
-        text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(
-            edge_use, BOUNDED_DEGREE
-        )
+        text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(use, BOUNDED_DEGREE)
         first = [text.format(degree=unit.max_degree, **bound), PUBLIC]
     else:
         words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=format_upper_bound(edge))
-        first = [NODE_RECORD[edge_use].format(edge=words, **bound)]
-    changes = REPLACED if unit.replace_one else NULLED
-    return " ".join([*first, changes, *([SAMPLED] if sampled else [])])
+        first = [NODE_RECORD[use].format(edge=words, **bound)]
+    sampled = [SAMPLED] if total_mu(guarantee.event) is None else []
+    return " ".join([*first, REPLACED if unit.replace_one else NULLED, *sampled])
+
+
+def _local_statement(guarantee: Guarantee) -> str:
+    features, label = budgets_of(guarantee.event, "features"), budgets_of(guarantee.event, "label")
+    deltas = [report.delta for report in ldp_reports_of(guarantee.event)]
+    if not guarantee.labels_public:
+        return ldp_statement(features, label, deltas, on_clients=None if guarantee.received else False)
+    if math.inf in features:
+        return FEATURES_NOT_RANDOMIZED
+    return FEATURES.format(
+        epsilon=exact_sum_text(*features), delta=exact_sum_text(*deltas), where=RAW_DATA_HELD
+    )
+
+
+def _composition_note(guarantee: Guarantee) -> str:
+    """Return the cost of other releases of the same data together with this one."""
+    if guarantee.local_budgets:
+        return LOCAL_COMPOSITION_NOTE
+    parts = [part for case in cases_of(guarantee.event) for part in case.events]
+    if parts and all(isinstance(part, PureDP) for part in parts):
+        return PURE.format(pure=format_upper_bound(guarantee.curve.epsilon(0.0)))
+    if guarantee.additive_delta:
+        return APPROXIMATE_COMPOSITION_NOTE
+    budgets = any(isinstance(part, ApproximateDP | PureDP) for part in parts)
+    return PURE_COMPOSITION_NOTE if budgets else COMPOSITION_NOTE
+
+
+# -- the summary -------------------------------------------------------------------------------------------
+
+
+def summary(guarantee: Guarantee) -> str:
+    """Return the meaning of a guarantee, for readers who do not know differential privacy."""
+    text = _summary(guarantee)
+    if not guarantee.valid and guarantee.unit != NoUnit.name:
+        text = f"No valid guarantee, because of the deviations that are listed. Without them: {text}"
+    return " ".join([text, *(summary(one) for one in guarantee.additional)])
+
+
+_PROTECTED_EDGE = {
+    "undirected-edge": "whether two particular people are connected",
+    EdgeSubset.name: "whether two particular people of the list have a private edge",
+    DirectedEdge.name: "whether one particular person's stored link to another exists",
+}
+_RECORDS = {
+    NodeRecord.name: "features, label and the edges that the person declares",
+    NodeBoundedDegree.name: "features, label and all of the person's edges",
+}
+
+
+def _summary(guarantee: Guarantee) -> str:
+    if guarantee.unit == NoUnit.name:
+        return (
+            "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
+            "trained on. Use it internally, as a reference, and do not publish it."
+        )
+    if guarantee.labels_public:
+        return _summary_of_features(guarantee)
+    if guarantee.unit == LocalAttributes.name:
+        return _summary_of_reports(guarantee)
+    if guarantee.edge_use == "lists":
+        return _summary_of_lists(guarantee)
+    if guarantee.unit in _RECORDS:
+        return _summary_of_records(guarantee)
+    secret = _PROTECTED_EDGE[guarantee.unit]
+    if guarantee.releases == 0:
+        return f"The model was trained without reading the edges, so it cannot reveal {secret}."
+    return (
+        f"Suppose that an attacker knows everything except {secret}: all other edges, all features and "
+        "labels, and all outputs of this run. "
+        f"{_bound(guarantee, 'edges that do not exist', 'the edges that do')} {_ATTACKS}."
+    )
+
+
+def _bound(guarantee: Guarantee, negatives: str, positives: str) -> str:
+    """Return the attack bound as sentences."""
+    return (
+        f"With false positives for at most 1 in 100 of the {negatives}, any test finds at most "
+        f"{percent_up(guarantee.max_tpr())} in 100 of {positives}. Random guessing finds 1."
+    )
+
+
+# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
+_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
+
+
+def _summary_of_records(guarantee: Guarantee) -> str:
+    record = _RECORDS[guarantee.unit]
+    attacker_question = f"which of two records ({record}) a particular person has"
+    classes = "people with the one record", "those with the other"
+    condition = " An edge that both nodes declare is in two records and has weaker protection."
+    if guarantee.edge_use == "never":
+        condition = ""
+    elif guarantee.unit == NodeBoundedDegree.name:
+        condition = (
+            " This relies on the data owner's assumption that no node exceeds the stated number of edges."
+        )
+    if not guarantee.replace_one:
+        attacker_question = f"whether a particular person's record ({record}) was used"
+        classes = "people who were left out", "those who were not"
+    return (
+        f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
+        f"sees all outputs of this run, except those for that person alone. {_bound(guarantee, *classes)} "
+        f"{_ATTACKS}.{condition}"
+    )
+
+
+def _summary_of_lists(guarantee: Guarantee) -> str:
+    if guarantee.unit != NodeRecord.name:
+        known, secret = "all other entries of all lists", "whether one particular item is on a user's list"
+        classes = "items that are not on the list", "those that are"
+    elif guarantee.replace_one:
+        known, secret = "the lists of all other users", "which of two lists a particular user has"
+        classes = "users with the one list", "those with the other"
+    else:
+        known, secret = "the lists of all other users", "whether a particular user's list was used"
+        classes = "users whose list was left out", "those whose list was used"
+    return (
+        f"Suppose that an attacker knows {known} and must decide {secret}. The attacker sees all outputs of "
+        f"this run, except the recommendations for that user. {_bound(guarantee, *classes)} {_ATTACKS}."
+    )
+
+
+def _summary_of_reports(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return (
+            "A part of each person's record is used without noise, and anyone who sees the output of this "
+            "run may learn it. The mechanisms above state what is randomized."
+        )
+    return (
+        "Suppose that an attacker sees everything that was computed here, the randomized records included, "
+        "and must decide which of two records (features and label) a particular person has. "
+        f"{_bound(guarantee, 'people with the one record', 'the people with the other')} {_ATTACKS}. The "
+        "collector of the randomized records does not have to be trusted. Labels of test nodes, which the "
+        "test score reads, and edges are not protected."
+    )
+
+
+def _summary_of_features(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return "Features are used without noise, and the output of this run may reveal them."
+    return (
+        "Suppose instead that an attacker sees all outputs of this run, knows every edge and label, and must "
+        "decide which of two lists of features a particular person has. "
+        + _bound(guarantee, "people with the one", "the people with the other")
+    )

@@ -4,7 +4,7 @@ Everything follows from the public configuration: no data are read and no budget
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,187 +14,18 @@ from graphveil._util.checks import checked
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
 from graphveil.core.events import ApproximateDP, Composed, compose
+from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.links import LINKS, RECOMMENDER, link_model_class
-from graphveil.links.folder import LINK_METRICS
 from graphveil.privacy import Guarantee, renyi
+from graphveil.publish.queries import QueryRow, stages_of
+from graphveil.publish.results import LINK_METRICS
 from graphveil.runs.parameters import check_names, method_class
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
-from collections.abc import Sequence
-from itertools import groupby
-
-from graphveil.artifacts.snapshot import charged_groups, charged_to_text
-from graphveil.core.accounting.accountant import privacy_curve
-from graphveil.core.accounting.gaussian import mu_of
-from graphveil.core.events import ByGroup
-from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.list_products import ListProductQuery
-from graphveil.core.query import Query
-
-_STAGES = {
-    "push": "out-edge aggregation",
-    "out-degrees": "sum of clipped out-degrees",
-    "hop": "sum over neighbors",
-    "edge counts": "counts of edges by class pair",
-    "graph": "noisy graph",
-    "tally": "counts of correct predictions",
-    "outcomes": "counts of correct and wrong predictions",
-    "histogram": "histogram of predictions by class",
-    "popularity": "popularity of items",
-    "list products": "how often two items are on a list together",
-    "hits": "counts of held-out users with and without a hit",
-    "ranges": "histograms of feature columns",
-}
-_LIST_STAGES = {"push": "popularity", "hop": "popularity", "outcomes": "hits"}  # of a recommender
-
-
-def stage_text(stage: str, *, lists: bool = False) -> str:
-    """Return the printed name of a stage; with ``lists``, that of a query of a recommender.
-
-    >>> stage_text("hop"), stage_text("training")
-    ('sum over neighbors', 'training')
-    """
-    kind = _LIST_STAGES.get(stage, stage) if lists else stage
-    return _STAGES.get(kind, kind)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One query of a plan, or several equal ones in a row.
-
-    An out-edge aggregation and a hop sum vectors along edges, a tally counts correct predictions, and
-    outcomes are counts of correct and of wrong ones, also by class in a histogram. ``noise_multiplier`` is
-    that of training steps, ``noise_std`` that of all other stages, by kind of aggregate. ``pays`` names the
-    public groups of records that are charged for the stage; it is empty for edge-level privacy units.
-    ``epsilon`` is the cost of the stage alone, at the plan's delta, and ``epsilon_renyi`` its Renyi bound, a
-    cross-check that is larger. ``share`` is the stage's part of one record's squared mu, for the record that
-    takes part in most stages, or else one that takes part in this one. Sampled steps count by the mu of a
-    Gaussian release of the same epsilon. ``alternative`` numbers the alternatives of a
-    plan that has some, of which one is executed.
-    """
-
-    kind: str
-    count: int
-    steps: int | None = None
-    sampling_rate: float | None = None
-    noise_multiplier: float | None = None
-    noise_std: tuple[float, ...] = ()
-    sensitivity: float
-    pays: tuple[str, ...]
-    epsilon: float
-    epsilon_renyi: float
-    share: float
-    alternative: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        plain = {**asdict(self), "noise_std": list(self.noise_std), "pays": list(self.pays)}
-        if self.alternative is None:
-            del plain["alternative"]
-        return plain
-
-    @property
-    def name(self) -> str:
-        """The printed name, with the number of equal queries."""
-        name = self.prefix + stage_text(self.kind)
-        return name if self.count == 1 else f"{name} x {self.count}"
-
-    @property
-    def prefix(self) -> str:
-        """The alternative of the plan that the stage is part of, for its printed name."""
-        return "" if self.alternative is None else f"alternative {self.alternative}: "
-
-    @property
-    def noise(self) -> str:
-        """The noise of each of its queries."""
-        if self.kind == "tree":
-            return "a random walk"
-        if self.noise_multiplier is not None:
-            return f"multiplier {self.noise_multiplier:.4g}"
-        return f"std {', '.join(f'{std:.4g}' for std in dict.fromkeys(self.noise_std))}"
-
-    @property
-    def batches(self) -> str:
-        """How often training looks at how many records; empty for everything else."""
-        if self.steps is None:
-            return ""
-        return (
-            f"{self.steps:,} on all"
-            if self.sampling_rate == 1
-            else f"{self.steps:,} at {self.sampling_rate:.3g}"
-        )
-
-    @property
-    def charged_groups(self) -> str:
-        """The groups that are charged, as text; empty for edge-level privacy units."""
-        return charged_to_text(self.pays)
-
-
-def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
-    """Return the stages of a plan, none for no plan.
-
-    >>> from graphveil.core.plan import hops
-    >>> from graphveil.privacy import UndirectedEdge
-    >>> (stage,) = stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7))
-    >>> stage.name, stage.noise, round(stage.share, 6)
-    ('sum over neighbors x 2', 'std 10', 1.0)
-    """
-    if plan is None:
-        return ()
-    if plan.alternatives:
-        first = len(plan.queries) - sum(plan.alternatives)
-        common = len(list(groupby(plan.queries[:first])))
-        paths = [
-            stages_of(replace(plan, queries=tuple(plan.queries[k] for k in path), alternatives=()))
-            for path in plan.paths
-        ]
-        ends = [
-            replace(stage, alternative=number)
-            for number, stages in enumerate(paths, start=1)
-            for stage in stages[common:]
-        ]
-        return (*paths[0][:common], *ends)
-    runs = [list(equal) for _, equal in groupby(plan.queries)]
-    costs = list[list[_Cost]]()
-    for run in runs:  # a cost for each group of records, or one cost if all groups are alike
-        events = [query.event(plan.unit) for query in run]
-        grouped = [event.events for event in events if isinstance(event, ByGroup)]
-        cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
-        known = {case: _Cost.from_event(case, plan.delta) for case in dict.fromkeys(cases)}
-        costs.append([known[case] for case in cases])
-    shares = _shares(costs, plan)
-    names = _LIST_STAGES if any(isinstance(query, ListProductQuery) for query in plan.queries) else {}
-    return tuple(
-        Stage(
-            kind=names.get(run[0].describe().stage, run[0].describe().stage),
-            count=len(run),
-            **_noise_of(run[0]),
-            sensitivity=run[0].sensitivity(plan.unit),
-            pays=charged_groups(run[0].event(plan.unit), plan.unit),
-            epsilon=max(cost.epsilon for cost in cost_by_group),
-            epsilon_renyi=max(cost.epsilon_renyi for cost in cost_by_group),
-            share=share,
-        )
-        for run, cost_by_group, share in zip(runs, costs, shares, strict=True)
-    )
-
-
-def unequal_shares_note(stages: Sequence[Stage]) -> str:
-    """Return why edges that several stages read may cost less than the sum of these costs; empty if not.
-
-    >>> from graphveil.core.plan import hops
-    >>> from graphveil.privacy import UndirectedEdge
-    >>> unequal_shares_note(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
-    ''
-    """
-    of_records = any(stage.pays for stage in stages)
-    if of_records or sum(stage.share for stage in stages) <= 1 + 1e-6:  # shares are rounded
-        return ""
-    return "no edge is charged the full cost of every stage: it depends on the public groups of its endpoints"
 
 
 def unspent_budget_note(given: float | None, spent: float) -> str:
@@ -210,57 +41,6 @@ def unspent_budget_note(given: float | None, spent: float) -> str:
     return f"the plan uses less than epsilon {given:g}, because more would not help; the rest stays unspent"
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """Cost of some events alone; a mu that is not exact is that of a Gaussian of the same epsilon."""
-
-    epsilon: float = 0.0
-    epsilon_renyi: float = 0.0
-    mu_squared: float = 0.0
-
-    @classmethod
-    def from_event(cls, event: Composed, delta: float) -> "_Cost":
-        if total_mu(event) == 0:
-            return cls()
-        epsilon, mu = privacy_curve(event).epsilon(delta), total_mu(event)
-        if mu is None and (not delta or any(isinstance(part, ApproximateDP) for part in event.events)):
-            return cls(epsilon, epsilon, epsilon)  # such events add up, and have shares of epsilon
-        if mu is None:
-            mu = mu_of(epsilon, delta) if epsilon else 0.0
-        return cls(epsilon, renyi.epsilon_of_event(event, delta), mu**2)
-
-
-def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
-    """Return each stage's share: for the records that meet most stages, or else for those that it meets."""
-    if not isinstance(plan.unit, NodeUnit) and max(map(len, costs)) == 1:
-        worst = [max(cost.mu_squared for cost in stage) for stage in costs]
-        whole = plan.mu**2 or sum(worst)  # no mu is exact where steps are sampled
-        return [stage / whole if whole else 0.0 for stage in worst]
-    groups = max(map(len, costs))
-    by_group = list(
-        zip(*(stage if len(stage) == groups else [stage[0]] * groups for stage in costs), strict=True)
-    )
-    by_group.sort(key=lambda stages: sum(cost.mu_squared > 0 for cost in stages), reverse=True)
-    totals = [sum(cost.mu_squared for cost in stages) for stages in by_group]
-    shares = [
-        [cost.mu_squared / total if total else 0.0 for cost in stages]
-        for stages, total in zip(by_group, totals, strict=True)
-    ]
-    return [next((share for share in stage if share), 0.0) for stage in zip(*shares, strict=True)]
-
-
-def _noise_of(query: Query) -> dict[str, Any]:
-    description = query.describe()
-    if description.steps is None:
-        return {"noise_std": description.noise}
-    (multiplier,) = description.noise
-    return {
-        "steps": description.steps,
-        "sampling_rate": description.sampling_rate,
-        "noise_multiplier": multiplier,
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """What a budget buys: the noise standard deviation of each query, and what it implies."""
@@ -270,14 +50,14 @@ class Calibration:
     epsilon: float
     epsilon_renyi: float  # the Renyi bound of the same events: a cross-check, never the claim
     delta: float
-    mu: float | None  # None with sampled training steps, which have no mu
-    noise_std: tuple[float, ...]
+    mu: float | None = None  # None with sampled training steps, which have no mu
+    noise_std: tuple[float, ...] = ()
     sensitivity: float  # the largest of any release
     sensitivities: tuple[float, ...]
     releases: int  # as a privacy ledger counts them: one for all queries of a fit
-    sampler: str | None
+    sampler: str | None = None
     max_tpr_at_1pct_fpr: float
-    stages: tuple[Stage, ...]
+    stages: tuple[QueryRow, ...] = ()
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
     reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomizes
     eps_x: float | None = None  # budget of features, if it is separate from that of edges
@@ -291,7 +71,7 @@ class Calibration:
             "reports": list(self.reports),
             "noise_std": list(self.noise_std),
             "sensitivities": list(self.sensitivities),
-            "stages": [stage.as_dict() for stage in self.stages],
+            "stages": [stage.as_stage() for stage in self.stages],
         }
 
 
@@ -455,20 +235,12 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
 
     assert isinstance(model, LocalEstimator)
     guarantee, rows = model.guarantee_for(dim, classes), model.reports_for(dim, classes)
-    return Calibration(
-        method=model.method,
-        unit=guarantee.unit,
-        epsilon=guarantee.epsilon,
-        epsilon_renyi=guarantee.epsilon,
-        delta=guarantee.delta,
-        mu=None,
+    return _calibration(
+        model.method,
+        guarantee,
+        guarantee.epsilon,
+        [row.sensitivity for row in rows],
         noise_std=tuple(std for row in rows for std in row.noise_std),
-        sensitivity=max(row.sensitivity for row in rows),
-        sensitivities=tuple(row.sensitivity for row in rows),
-        releases=guarantee.releases,
-        sampler=None,
-        max_tpr_at_1pct_fpr=guarantee.max_tpr(),
-        stages=(),
         reports=tuple(f"{row.kind}: {row.words}" for row in rows),
     )
 
@@ -480,37 +252,41 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
 
 
 def _calibration_of(method: str, unit: Unit, plan: ReleasePlan | None, delta: float) -> Calibration:
-    queries = () if plan is None else plan.queries
-    guarantee = Guarantee.from_event(
-        unit,
-        Composed(()) if plan is None else plan.event,
-        delta=delta,
-        releases=0 if plan is None else 1,
-        slack=0.0 if plan is None else plan.slack,
-    )
-    sensitivities = tuple(query.sensitivity(unit) for query in queries)
-    if not queries:
-        bound = 0.0
-    elif not guarantee.delta or any(
-        isinstance(part, ApproximateDP) for part in compose(guarantee.event).events
-    ):
+    if plan is None:
+        guarantee = Guarantee.from_event(unit, Composed(()), delta=delta, releases=0)
+        return _calibration(method, guarantee, 0.0, [], mu=total_mu(guarantee.event))
+    guarantee = Guarantee.from_event(unit, plan.event, delta=delta, releases=1, slack=plan.slack)
+    parts = compose(guarantee.event).events
+    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in parts):
         bound = guarantee.epsilon  # bounds that simply add up have no Renyi bound but their sum
     else:
         bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta)
+    return _calibration(
+        method,
+        guarantee,
+        bound,
+        [query.sensitivity(unit) for query in plan.queries],
+        mu=total_mu(guarantee.event),
+        noise_std=tuple(plan.noise_std),
+        sampler=plan.sampler.__name__,
+        stages=stages_of(plan),
+    )
+
+
+def _calibration(
+    method: str, guarantee: Guarantee, renyi_bound: float, sensitivities: Sequence[float], **more: Any
+) -> Calibration:
     return Calibration(
         method=method,
-        unit=unit.name,
+        unit=guarantee.unit,
         epsilon=guarantee.epsilon,
-        epsilon_renyi=bound,
+        epsilon_renyi=renyi_bound,
         delta=guarantee.delta,
-        mu=total_mu(guarantee.event),
-        noise_std=() if plan is None else tuple(plan.noise_std),
         sensitivity=max(sensitivities, default=0.0),
-        sensitivities=sensitivities,
+        sensitivities=tuple(sensitivities),
         releases=guarantee.releases,
-        sampler=None if plan is None else plan.sampler.__name__,
         max_tpr_at_1pct_fpr=guarantee.max_tpr(),
-        stages=stages_of(plan),
+        **more,
     )
 
 

@@ -14,7 +14,7 @@ assertion may relax: there it only counts if the ids of the two tables show that
 import io
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -25,10 +25,10 @@ import numpy as np
 
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.ledger import JointLedger, attach_ledger
+from graphveil.core.ledger import JointLedger, attach_ledger, ledger_of
 from graphveil.core.unit import LocalAttributes
 from graphveil.data.fingerprint import Numbers, fingerprint_parts, hash_ids
-from graphveil.errors import ArtifactError, ConfigError, PrivacyError
+from graphveil.errors import ArtifactError, ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger import DataSetLedger, Receipt, unit_key
 from graphveil.ledger.accounts import RunAccount, open_ledger_at
 from graphveil.privacy import Guarantee
@@ -36,6 +36,7 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 from graphveil.runs.run_folder import (
     RunFolder,
     damaged_file_error,
+    forget_data,
     read_checked,
     read_json,
     write_checked,
@@ -50,7 +51,29 @@ if TYPE_CHECKING:
 _IDS_SUFFIX = ".people.npy"  # next to each file: hashed ids, eight bytes each
 
 
-# -- receipts ----------------------------------------------------------------------------------------------
+@contextmanager
+def undone_if_rejected(
+    folder: RunFolder, graph: "Graph", account: RunAccount | None, *, made: Sequence[Path], resume: bool
+) -> Iterator[None]:
+    """Refund a new run whose fit is rejected, and remove its folder if nothing of the data was recorded.
+
+    Args:
+        folder: the run's.
+        graph: Graph whose edges are queried.
+        account: the run's account in a ledger, if it has one.
+        made: Folders that were missing before the run.
+        resume: Whether the run was interrupted before, and so keeps what it has.
+    """
+    recorded_before = len(ledger_of(graph.edge_set))
+    try:
+        yield
+    except (InputError, PrivacyError, MissingDependencyError):
+        if account is not None and not resume:
+            account.refund()
+        if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
+            forget_data(folder)
+            folder.drop(made=made)
+        raise
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:

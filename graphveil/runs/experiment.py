@@ -186,7 +186,7 @@ class Experiment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
-        from graphveil.artifacts.schemas import plain_parameters
+        from graphveil.publish.schemas import plain_parameters
 
         parameters = plain_parameters(dict(self.parameters))
         return {

@@ -3,42 +3,36 @@
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.escape import render
-from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
-from graphveil._util.files import write_atomic
-from graphveil.artifacts.cards import release_cells
-from graphveil.artifacts.snapshot import ReleaseRow
-from graphveil.core.ledger import ledger_of
+from graphveil._util.figures import counted
 from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.data.interactions import RATING_NAMES, known_ids
 from graphveil.data.tables.edges import References
-from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError
+from graphveil.errors import ConfigError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.training.private_metrics import Interval
 from graphveil.ledger.accounts import RunAccount
 from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
-from graphveil.links.folder import METRIC_NAMES, METRIC_NOTES
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.privacy import Guarantee
-from graphveil.runs.calibration import stages_of
-from graphveil.runs.charges import add_receipts, receipts_in
-from graphveil.runs.charts import held_out_charts
-from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
+from graphveil.publish.queries import stages_of
+from graphveil.publish.reports import link_report_page
+from graphveil.publish.results import METRIC_NOTES
+from graphveil.runs.charges import add_receipts, undone_if_rejected
+from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import MAX_RUNS
-from graphveil.runs.html_pages import attack_bound
 from graphveil.runs.preview import auto_delta_source, combined_guarantee
-from graphveil.runs.results import Summary
-from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json, write_json
+from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json
 from graphveil.runs.source import Source
 
 _NO_LABELS = ("0", "1")
@@ -138,7 +132,7 @@ class LinkExperiment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
-        from graphveil.artifacts.schemas import plain_parameters
+        from graphveil.publish.schemas import plain_parameters
 
         parameters = plain_parameters(dict(self.parameters))
         return {
@@ -266,35 +260,23 @@ def execute(
     """
     experiment, graph = plan.experiment, plan.graph
     started, fresh = time.perf_counter(), folder.missing
-    recorded_before = len(ledger_of(graph.edge_set))
     workspace = folder.workspace(experiment.seed)
     with folder.locked(experiment.as_dict(), resume=resume):
-        try:
+        with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
             check_data(folder, graph)
             models: list[Any] = [experiment.model(run) for run in range(experiment.runs)]  # of these data
             for run, model in enumerate(models):
                 model.fit(plan.data, workspace=folder.workspace(experiment.seed + run) / "method")
-        except (InputError, PrivacyError, MissingDependencyError):
-            if account is not None and not resume:
-                account.refund()
-            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
-                forget_data(folder)
-                folder.drop(made=fresh)
-            raise
         if account is not None:
             add_receipts(folder.receipts, account)
         release = workspace / folder.release.name
         shutil.rmtree(release, ignore_errors=True)  # of an interrupted attempt
         models[0].save(release, dataset=experiment.source.published_name)
         metrics = _metrics(plan, models, time.perf_counter() - started)
-        metrics["out"] = str(folder.root)
-        if account is not None:
-            known = {"words": account.after(), **account.as_plain()}
-            metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
-        notice = ComplianceReport.from_folder(folder, metrics, release)
-        write_compliance_report(folder, notice)
-        write_atomic(folder.internal / "report.html", _report(metrics, models[0], notice).encode())
-        write_json(folder.metrics, metrics)
+        curves = getattr(models[0], "curves_", None)  # of links only
+        held_out = None if curves is None else curves._asdict()
+        page = partial(link_report_page, metrics, held_out, models[0].guarantee)
+        write_reports(folder, metrics, release, page, account)
         forget_data(folder)
         folder.publish(workspace)
     return metrics
@@ -327,8 +309,8 @@ def _metrics(plan: LinkPlan, models: Sequence[LinkModel], seconds: float) -> dic
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None,
         "guarantee_all_runs": total,
-        "releases": [asdict(row) for row in plan.preview.rows],
-        "stages": [stage.as_dict() for stage in stages_of(plan.preview.plan)],
+        "releases": [row.as_release() for row in plan.preview.rows],
+        "stages": [stage.as_stage() for stage in stages_of(plan.preview.plan)],
         "deviations": list(guarantee.deviations),
         "summary": guarantee.summary(),
         "statement": guarantee.formal_statement(),
@@ -355,56 +337,6 @@ def _remarks(experiment: LinkExperiment, private: Mapping[str, Interval], unit: 
         f"{METRIC_NOTES[method]} The interval of ROC-AUC contains 0.5, which random scores have: with this "
         "noise the metrics do not show whether the scores are informative."
     )
-
-
-def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the released metrics as a table: those of the first run, and the mean of several."""
-    head, rows = ["metric", "value", "95 % interval"], list[tuple[str, ...]]()
-    if metrics["runs"] > 1:
-        head.append(f"mean of {metrics['runs']} runs [95 % CI]")
-    for name, one in metrics["private_metrics"].items():
-        row = [METRIC_NAMES[name], f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}"]
-        if metrics["runs"] > 1:
-            row.append(Summary.from_values(metrics["metric_values"][name]).decimal())
-        rows.append(tuple(row))
-    return tuple(head), rows
-
-
-def _report(metrics: Mapping[str, Any], model: LinkModel, notice: ComplianceReport) -> str:
-    """Return the HTML report of a run."""
-    guarantee = model.guarantee
-    curves = model.curves_ if isinstance(model, LinkPredictor) else None
-    assert guarantee is not None
-    return render(
-        "link_report.html",
-        title=f"{metrics['method']} on {metrics['dataset']}",
-        lede=f"{metrics['sizes']} · seed {metrics['seed']} · internal: do not publish this page",
-        tiles=_tiles(metrics),
-        results=metric_table(metrics) if metrics["private_metrics"] else None,
-        charts=[] if curves is None else held_out_charts([("held-out edges", curves._asdict())]),
-        remarks=metrics["remarks"],
-        summary=guarantee.summary(),
-        attackers=[attack_bound(guarantee)],
-        valid=guarantee.all_valid,
-        statement=guarantee.formal_statement(),
-        releases=release_cells(tuple(ReleaseRow(**row) for row in metrics["releases"])),
-        facts=list(notice.sections),
-        scope=notice.scope_table,
-        record=notice.record,
-    )
-
-
-def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers at the head of the report, each with its description."""
-    guarantee = metrics["guarantee"]
-    tiles = [(f"{one['value']:.3f}", METRIC_NAMES[name]) for name, one in metrics["private_metrics"].items()]
-    budget = f"epsilon at delta {format_delta(guarantee['delta'])}, unit {guarantee['unit']}"
-    bound = f"{percent_up(guarantee['max_tpr_at_1pct_fpr'])} %"
-    return [
-        *tiles,
-        (format_upper_bound(guarantee["epsilon"]), budget),
-        (bound, "upper bound on the true-positive rate of any attack at 1 % false positives"),
-    ]
 
 
 # -- predictions -----------------------------------------------------------------------------------------

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphveil._util.figures import counted
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.unit import LocalAttributes, NoUnit
-from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
 from graphveil.privacy import Guarantee
-from graphveil.runs.calibration import Stage, stages_of
+from graphveil.publish.queries import QueryRow, stages_of
 from graphveil.runs.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -26,62 +24,42 @@ _SECONDS_AN_EDGE = 1.5e-6
 _BASE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """Rough memory and time, from the caller's own guess of the number of edges."""
-
-    megabytes: int
-    seconds: float
-
-    @classmethod
-    def from_graph(cls, graph: "Graph", edges: int, runs: int) -> "Estimate":
-        """Estimate from N, d and the given number of edges; the graph's own edges are not looked at."""
-        cells = graph.num_nodes * graph.num_features
-        memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
-        seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
-        return cls(megabytes=round(memory / 2**20), seconds=seconds)
+def _estimate(graph: "Graph", edges: int, runs: int) -> str:
+    """Return rough memory and time from N, d and the given number of edges."""
+    cells = graph.num_nodes * graph.num_features
+    memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
+    seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
+    return f"about {round(memory / 2**20) / 1000:.1f} GB and {seconds:.0f} s for this number of edges"
 
 
-@dataclass(frozen=True, eq=False)
-class FirstRun:
-    """The planned fits of the first run: for the graph before the split, and after it."""
-
-    graph: "Graph"
-    method: "PreparedFit"
-    baseline: "PreparedFit | None"
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Preview:
     """The plan that is shown before anything is spent.
 
-    ``baseline`` is the guarantee of the no-graph baseline, if that is a separate release.
+    ``baseline`` is the guarantee of the no-graph baseline, if that is a separate release. ``fits`` are the
+    planned fits of the first run, of the method and of the baseline, which the first run executes.
     """
 
     experiment: Experiment
-    nodes: int
-    features: int
-    classes: int
+    graph: "Graph"
     guarantee: Guarantee
     baseline: Guarantee | None
     guarantee_all_runs: Guarantee
-    releases: tuple[ReleaseRow, ...]
-    stages: tuple[Stage, ...]
+    releases: tuple[QueryRow, ...]
+    stages: tuple[QueryRow, ...]
     noise_std: tuple[float, ...]
     delta_source: str
-    estimate: Estimate | None = None
-    class_names: tuple[str, ...] = ()
-    encoding: Encoding | None = None  # which columns of a table are features, and how
+    estimate: str = ""  # memory and time
     sample: str = ""  # which nodes are learned from, if not all training nodes
     scaled: str = ""  # which feature columns are scaled, and how
     decision: str = ""  # what a fit decides by what, if it chooses a method
     public: str = ""  # number of public edges, if they are distinguished from private ones
-    first: "FirstRun | None" = None  # what the first run executes
+    fits: "tuple[PreparedFit, PreparedFit | None] | None" = None
 
     @property
     def sizes(self) -> str:
         """Public sizes of the graph, as text."""
-        return f"{counted(self.nodes, 'node')}, {counted(self.features, 'feature')}"
+        return f"{counted(self.graph.num_nodes, 'node')}, {counted(self.graph.num_features, 'feature')}"
 
 
 def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:
@@ -106,9 +84,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
     a_run = [guarantee] if baseline_guarantee is None else [guarantee, baseline_guarantee]
     return Preview(
         experiment=experiment,
-        nodes=graph.num_nodes,
-        features=graph.num_features,
-        classes=graph.num_classes,
+        graph=graph,
         guarantee=guarantee,
         baseline=baseline_guarantee,
         guarantee_all_runs=combined_guarantee(a_run * experiment.runs),
@@ -116,8 +92,6 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
-        class_names=graph.class_names,
-        encoding=graph.encoding,
         sample=model.training_sample_note(split),
         scaled=prepared.scaling_summary,
         decision=prepared.method.decision,
@@ -125,8 +99,8 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         if split.public is None
         else f"{split.public.num_edges:,} public edges; {split.public.num_private_nodes:,} of "
         f"{split.num_nodes:,} nodes may have private ones",
-        estimate=None if expect_edges is None else Estimate.from_graph(graph, expect_edges, experiment.runs),
-        first=FirstRun(graph, prepared, prepared_baseline),
+        estimate="" if expect_edges is None else _estimate(graph, expect_edges, experiment.runs),
+        fits=(prepared, prepared_baseline),
     )
 
 

@@ -7,23 +7,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil._util.files import write_atomic
-from graphveil.artifacts.cards import Card, other_runs, protected_parts
-from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger.accounts import RunAccount
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.runs.charges import add_receipts, receipts_in
+from graphveil.publish.cards import Card, other_runs, protected_parts
+from graphveil.publish.reports import report_page
+from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
+from graphveil.runs.charges import add_receipts, undone_if_rejected
+from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.grid import OnProgress
 from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
-from graphveil.runs.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
 from graphveil.runs.run_folder import (
     RunFolder,
     check_data,
@@ -108,31 +108,24 @@ def run(
     share. ``backend`` is the aggregation backend; it does not affect results.
     """
     started, fresh = time.perf_counter(), folder.missing
-    recorded_before = len(ledger_of(graph.edge_set))
     with folder.locked(plan.experiment.as_dict(), resume=resume):
-        try:
+        with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
             check_data(folder, graph)
             records = [
                 _run(plan, graph, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
-        except (InputError, PrivacyError, MissingDependencyError):
-            if account is not None and not resume:
-                account.refund()
-            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
-                forget_data(folder)
-                folder.drop(made=fresh)
-            raise
         outcome = _summarize(plan, graph, records, time.perf_counter() - started)
-        outcome.metrics["out"] = str(folder.root)
-        if account is not None:
-            known = {"words": account.after(), **account.as_plain()}
-            outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
-        _write(outcome, folder, folder.workspace(plan.experiment.seed) / folder.release.name)
+        write_history(folder.internal / "history.csv", outcome.history)
+        if outcome.clipped is not None:
+            write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
+        page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
+        workspace = folder.workspace(plan.experiment.seed)
+        write_reports(folder, outcome.metrics, workspace / folder.release.name, page, account)
         if graph.encoding is not None:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
-        folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
+        folder.publish(workspace, records[0].staged)
     return outcome
 
 
@@ -159,11 +152,12 @@ def _run(
             raise damaged_file_error(path) from None
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     # What was shown is what is executed, unless the preview was of another graph.
-    first = plan.first if index == 0 and plan.first is not None and plan.first.graph is graph else None
-    split = experiment.split(graph, index) if first is None else first.method.graph
+    shown = plan.fits if index == 0 and plan.graph is graph else None
+    fit, baseline_fit = shown or (None, None)
+    split = experiment.split(graph, index) if fit is None else fit.graph
     public = shared or workspace / "public"  # what method and baseline compute from public data alone
     model = experiment.model(index).fit(
-        split if first is None else first.method,
+        split if fit is None else fit,
         on_progress=_labeled(show, prefix),
         workspace=workspace / "method",
         backend=backend,
@@ -177,8 +171,7 @@ def _run(
             baseline.fit_same_reports(model, split, on_progress=reported)
         else:
             seen = _baseline_view(model, split)
-            prepared = None if first is None else first.baseline
-            given = prepared if prepared is not None and prepared.graph is seen else seen
+            given = baseline_fit if baseline_fit is not None and baseline_fit.graph is seen else seen
             baseline.fit(given, on_progress=reported, workspace=workspace / "mlp", cache=public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
@@ -273,37 +266,34 @@ def _stage_release(
     model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release and its internal part next to the run's state, replacing earlier attempts."""
-    from graphveil.artifacts.release_folder import withheld_files
     from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import write_graph_fingerprint
+    from graphveil.publish.release_folder import withheld_files
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
         shutil.rmtree(attempt, ignore_errors=True)
+    numbers = model.task == REGRESSION
+    shown = private_metric_texts(
+        {"private_metrics": [record.private_metrics] if record.private_metrics else []}
+    )
     if isinstance(model.protected_unit, NodeUnit):  # labels are protected: only charged counts
         names = {"test": "test", "val": "validation"}
         where = "accuracy of labeled nodes, from noisy counts"
         published = {f"{names[part]} {where}": value for part, value in record.private_accuracy.items()}
     else:
-        exact = {"test accuracy": record.accuracy["test"]}
-        if record.baseline is not None and model.method != BASELINE_METHOD:
-            exact["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
-        published = {name: value for name, value in exact.items() if value is not None}
-        if model.task == REGRESSION:
-            figures = [("test", record.metrics)]
-            if model.method != BASELINE_METHOD:
-                figures.append(("no-graph baseline (MLP), test", record.baseline_metrics))
-            published = {
-                f"{prefix} {words}": value
-                for prefix, of in figures
-                for name, words in NUMBER_METRIC_NAMES.items()
-                if (value := of.get(name)) is not None
-            }
-    metrics = {"private_metrics": [record.private_metrics] if record.private_metrics else []}
-    shown = private_metric_texts(metrics)
-    if not isinstance(model.protected_unit, NodeUnit) and model.task != REGRESSION:
-        exact_metrics = {name: record.metrics.get(name) for name in METRIC_NAMES}
-        shown = {METRIC_NAMES[k]: f"{value:.3f}" for k, value in exact_metrics.items() if value is not None}
+        parts = [("test", record.accuracy, record.metrics)]
+        if model.method != BASELINE_METHOD and record.baseline is not None:
+            parts.append(("no-graph baseline (MLP), test", record.baseline, record.baseline_metrics))
+        published = {
+            f"{prefix} {words}": value
+            for prefix, accuracy, metrics in parts
+            for name, words in (NUMBER_METRIC_NAMES if numbers else {"test": "accuracy"}).items()
+            if (value := (metrics if numbers else accuracy).get(name)) is not None
+        }
+        if not numbers:
+            known = {name: record.metrics.get(name) for name in METRIC_NAMES}
+            shown = {METRIC_NAMES[name]: f"{value:.3f}" for name, value in known.items() if value is not None}
     runs = record.guarantees * experiment.runs
     card = Card(
         dataset=experiment.source.published_name,
@@ -433,8 +423,8 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "seed": experiment.seed,
         "hops": getattr(model, "hops", None),
         "noise_std": list(plan.noise_std),
-        "releases": [asdict(row) for row in plan.releases],
-        "stages": [stage.as_dict() for stage in plan.stages],
+        "releases": [row.as_release() for row in plan.releases],
+        "stages": [stage.as_stage() for stage in plan.stages],
     }
 
 
@@ -460,21 +450,6 @@ def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
         stage: round(sum(record.seconds.get(stage, 0.0) for record in records) / len(records), 4)
         for stage in stages
     }
-
-
-def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
-    """Write the internal files of the folder, before the release is published."""
-    from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
-    from graphveil.runs.html_pages import report_page
-
-    write_history(folder.internal / "history.csv", outcome.history)
-    notice = ComplianceReport.from_folder(folder, outcome.metrics, release)
-    write_compliance_report(folder, notice)
-    page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
-    write_atomic(folder.internal / "report.html", page.encode())
-    if outcome.clipped is not None:
-        write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
-    write_json(folder.metrics, outcome.metrics)
 
 
 def _labeled(show: OnProgress, prefix: str) -> OnProgress:

@@ -22,8 +22,8 @@ from graphveil.links import RECOMMENDER, find_link_folder, link_model_class
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
 from graphveil.privacy import Guarantee
-from graphveil.runs.calibration import stage_text
-from graphveil.runs.charts import Bar, audit_chart, inline_svg
+from graphveil.publish.charts import Bar, audit_chart, inline_svg
+from graphveil.publish.queries import stage_text
 from graphveil.runs.run_folder import RunFolder, write_json
 
 INTERNAL = "Internal: do not publish audit results."

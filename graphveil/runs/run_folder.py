@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from graphveil._util.files import make_folder, write_atomic
-from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.core.keys import KeyStore, ReleaseKey
 from graphveil.data.fingerprint import GRAPH_FINGERPRINT_FILE, graph_arrays
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
+from graphveil.publish.release_folder import PER_NODE, read_guarantee
+from graphveil.publish.results import FinishedRun
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -332,6 +333,43 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise damaged_file_error(path)
     return content
+
+
+def read_finished_run(path: Path) -> FinishedRun:
+    """Read a run folder for a report.
+
+    Raises:
+        ArtifactError: The folder contains no finished run, or a file of it is damaged.
+    """
+    from graphveil.links import find_link_folder
+
+    folder = RunFolder(path)
+    if not folder.complete:
+        raise ArtifactError(
+            f"{path} does not contain a finished run. Pass the folder that train created (--out), or "
+            "finish the run with --resume."
+        )
+    linked = find_link_folder(path)
+    lock = _read_plain(folder.lock)
+    return FinishedRun(
+        path.resolve().name,
+        _read_plain(folder.metrics),
+        read_guarantee(path).guarantee,
+        lock["configuration"],
+        lock["versions"],
+        {file.stem: _read_plain(file) for file in sorted((folder.internal / "attacks").glob("*.json"))},
+        None if linked is None else _read_plain(linked.path / f"{linked.kind}.json").get("curves"),
+    )
+
+
+def _read_plain(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ArtifactError(f"{path} cannot be read as JSON. Train the run again.") from None
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path} does not contain a JSON object. Train the run again.")
+    return found
 
 
 def write_checked(path: Path, content: Mapping[str, Any]) -> None:

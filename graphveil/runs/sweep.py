@@ -42,16 +42,21 @@ from graphveil.errors import (
 from graphveil.ledger import DataSetLedger, Ledger
 from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import PLANNED_LABEL
-from graphveil.links.folder import LINK_METRICS
-from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee
-from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.publish.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.publish.results import (
+    LINK_METRIC_NAMES,
+    LINK_METRICS,
+    METRIC_NAMES,
+    Summary,
+    default_metric,
+    metric_summary,
+)
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
 from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
 from graphveil.runs.preview import Preview, combined_guarantee, preview
-from graphveil.runs.results import METRIC_NAMES, Summary, default_metric, metric_summary
 from graphveil.runs.run import run
 from graphveil.runs.run_folder import RunFolder, check_data, default_folder, read_json
 from graphveil.runs.source import InMemorySource, Source
@@ -105,7 +110,7 @@ def _plan_cell(
         prepared[experiment.preparation] = experiment.prepared(data)
     graph = prepared[experiment.preparation]
     # Planned fits of all cells together may not fit in memory.
-    return graph, replace(preview(experiment, graph), first=None)
+    return graph, replace(preview(experiment, graph), fits=None)
 
 
 def _is_charged(plan: Preview | LinkPlan) -> bool:

@@ -251,7 +251,7 @@ class Sweep:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
-        from graphveil.artifacts.schemas import plain_parameters
+        from graphveil.publish.schemas import plain_parameters
 
         return {
             "methods": list(self.methods),

@@ -16,8 +16,8 @@ from pydantic import Field, ValidationError
 
 from graphveil._util import checks
 from graphveil._util.files import can_create, write_atomic
-from graphveil.artifacts.schemas import StrictSchema, first_complaint
 from graphveil.errors import ConfigError
+from graphveil.publish.schemas import StrictSchema, first_complaint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from graphveil._util.files import load_checked, save_checked
-from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
 from graphveil.data.tables.encoding import ColumnRule, encode
 from graphveil.data.tables.labels import text
@@ -34,6 +33,7 @@ from graphveil.errors import (
 from graphveil.ledger import DataSetLedger, Ledger, Limit, PrivacyCost
 from graphveil.ledger.accounts import RunAccount, account_under
 from graphveil.privacy import Guarantee
+from graphveil.publish.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.runs.charges import also_charged_ledgers, record_prediction
 from graphveil.serve.access import Key, ReleaseBudget
 from graphveil.serve.runs import Id, ServedRun

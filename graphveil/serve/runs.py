@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.artifacts.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import find_link_folder
 from graphveil.privacy import Guarantee
+from graphveil.publish.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
 
 if TYPE_CHECKING:
     from graphveil.serve.pairs import ServedPairs

@@ -62,7 +62,7 @@ def test_a_run_with_unit_edge_subset_is_audited(invoke: Invoke, files: Files, tm
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.runs.charts import Bar, audit_chart, inline_svg
+    from graphveil.publish.charts import Bar, audit_chart, inline_svg
 
     bars = [Bar("a <stage>", 1.5, 1.0), Bar("below", 0.5, 1.0), Bar("free", 0.0, float("inf"))]
     chart = inline_svg(lambda: audit_chart(bars), "certified and claimed epsilon")

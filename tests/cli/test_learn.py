@@ -8,7 +8,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, changed, read, rejecte
 
 import graphveil as gv
 from graphveil.mechanisms import LabelRR
-from graphveil.runs.results import SAME_REPORTS
+from graphveil.publish.results import SAME_REPORTS
 
 FEATURES = "--eps-x 6 --columns age,height --low -10 --high 10,20"
 LABEL = "--eps-y 2 --classes t0,t1,t2"

@@ -10,7 +10,7 @@ import pytest
 from command import NODES, Files, Invoke, read, rejected
 
 import graphveil as gv
-from graphveil.runs.results import SAME_REPORTS
+from graphveil.publish.results import SAME_REPORTS
 
 UNIT = "--unit local-attributes"
 LOCAL = f"lpgnn {UNIT} --set eps_x=1 --set eps_y=2 --set epochs=3"

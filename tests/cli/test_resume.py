@@ -127,7 +127,7 @@ def test_a_failure_is_one_line_with_a_log_and_a_command(
 
 
 def test_a_full_disk_is_reported(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.artifacts import release_folder as storage
+    from graphveil.publish import release_folder as storage
 
     def full(path: Path, _: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

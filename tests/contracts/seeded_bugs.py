@@ -4079,7 +4079,7 @@ BUGS = [
         name="the_fingerprint_of_the_graph_is_readable",
         edits=[
             (
-                "graphveil.artifacts.schemas:write_schema",
+                "graphveil.publish.schemas:write_schema",
                 'write_atomic(path, (record.model_dump_json(indent=1) + "\\n").encode())',
                 'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
             ),

@@ -22,7 +22,7 @@ from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.lab.attacks import MeanInterval
 from graphveil.links.pair_model import noisy_metrics
 from graphveil.links.recommender import _share
-from graphveil.runs.results import Summary, interval
+from graphveil.publish.results import Summary, interval
 
 RUNS, MANY = 200, 1000
 FALSE_ALARM = 1e-5  # of each test below, if its interval covers 95 %

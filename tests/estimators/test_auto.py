@@ -23,7 +23,7 @@ from graphveil.estimators.choice import ChosenModel, OutDegreeChoice, Validation
 from graphveil.estimators.method import FitResult, Method, State
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.runs.calibration import stages_of
+from graphveil.publish.queries import stages_of
 from graphveil.runs.run_audit import audit_run
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 

@@ -1,6 +1,5 @@
 import pytest
 
-from graphveil.artifacts.snapshot import release_rows
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.plan import Query, ReleasePlan, hops
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
@@ -9,7 +8,7 @@ from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.estimators.gap.attention import AttentionTraining
-from graphveil.runs.calibration import Stage, stages_of, unequal_shares_note
+from graphveil.publish.queries import QueryRow, release_rows, stages_of, unequal_shares_note
 
 GROUPS = 3
 TRAIN, OTHERS = (True, False, False), (False, True, True)
@@ -25,7 +24,7 @@ def push(sigma: float) -> OutEdgeSumQuery:
     return OutEdgeSumQuery(dim=5, sigma=sigma, out_degree_bound=10, bounds=(1.0,) * GROUPS)
 
 
-def pipeline(*queries: Query) -> tuple[Stage, ...]:
+def pipeline(*queries: Query) -> tuple[QueryRow, ...]:
     return stages_of(ReleasePlan(NodeRecord(), queries, delta=1e-5))
 
 
@@ -103,8 +102,8 @@ def test_records_that_pay_are_named_and_need_no_remark() -> None:
 
 def test_stages_are_plain_values() -> None:
     (stage,) = pipeline(push(4.0))
-    assert stage.as_dict()["noise_std"] == [4.0]
-    assert stage.as_dict()["noise_multiplier"] is None
+    assert stage.as_stage()["noise_std"] == [4.0]
+    assert stage.as_stage()["noise_multiplier"] is None
 
 
 def test_no_plan_has_no_stages() -> None:
@@ -133,6 +132,6 @@ def test_a_card_distinguishes_training_on_edges_from_the_sums() -> None:
         "attention",
         100,
         2,
-        [2],
+        (2,),
     )
     assert (hop.kind, hop.steps, hop.values_per_node) == ("rows", None, 16)

@@ -10,8 +10,9 @@ from browser import AXE, BROWSER, DRIVER, printed_by, window
 from command import Invoke
 
 from graphveil.cli import main
-from graphveil.runs.html_pages import compared_page
-from graphveil.runs.results import FinishedRun, interval
+from graphveil.publish.reports import compared_page
+from graphveil.publish.results import FinishedRun, interval
+from graphveil.runs.run_folder import read_finished_run
 
 TODAY = date(2026, 1, 2)
 # Posts what a test checks of its layout.
@@ -42,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(root: Path) -> list[FinishedRun]:
-    return [FinishedRun.read(root / name) for name in ("one", "four")]
+    return [read_finished_run(root / name) for name in ("one", "four")]
 
 
 def test_every_run_has_a_row_a_curve_and_a_guarantee(runs: list[FinishedRun]) -> None:
@@ -58,7 +59,7 @@ def test_every_run_has_a_row_a_curve_and_a_guarantee(runs: list[FinishedRun]) ->
 
 def test_private_metrics_have_a_column(runs: list[FinishedRun], tmp_path: Path) -> None:
     trained("mlp", tmp_path / "p", "--unit", "node-record", "--epsilon", "8", "--private-metrics")
-    private = FinishedRun.read(tmp_path / "p")
+    private = read_finished_run(tmp_path / "p")
     assert private.metric == "macro_f1"
     found = private.metrics["private_metrics"][0]["metrics"]["macro_f1"]
     page = compared_page([*runs, private], today=TODAY)
@@ -105,7 +106,7 @@ def test_a_single_run_has_the_interval_of_its_test_nodes(runs: list[FinishedRun]
 
 def test_private_labels_are_not_counted_by_class(tmp_path: Path) -> None:
     trained("mlp", tmp_path / "run", "--unit", "node-record", "--epsilon", "8")
-    metrics = FinishedRun.read(tmp_path / "run").metrics
+    metrics = read_finished_run(tmp_path / "run").metrics
     assert metrics["tested"] is None and metrics["per_class"] == []
 
 

@@ -9,7 +9,8 @@ from command import Files, Invoke
 from graphveil.core.events import Composed, Gaussian
 from graphveil.core.unit import NoUnit, UndirectedEdge
 from graphveil.privacy import Guarantee
-from graphveil.runs.compliance_report import ComplianceReport, NoticeTotal, fingerprint
+from graphveil.publish.reports import ComplianceReport, total_cells
+from graphveil.runs.compliance_report import fingerprint
 from graphveil.runs.run_folder import RunFolder
 
 BRIEF = ["--set", "epochs=1", "--delta", "1e-7"]
@@ -73,13 +74,13 @@ def test_an_invalid_guarantee_states_that_it_protects_nothing() -> None:
     void = Guarantee.from_event(
         UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",)
     )
-    total = NoticeTotal("the model", 1.0, 1e-5, " (not valid)")
-    page = ComplianceReport("gap", "2026-01-31", void, (), (total,), ()).markdown()
+    total = total_cells("the model", 1.0, 1e-5, " (not valid)")
+    page = ComplianceReport("gap", "2026-01-31", void, True, (total,), ()).markdown()
     assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
     assert "1 (not valid)" in page.replace("\\", "")
-    assert NoticeTotal("raw", None, 0.0).cells == ("raw", "no bound", "-")
+    assert total_cells("raw", None, 0.0) == ("raw", "no bound", "-")
     nothing = Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0)
-    assert "Nothing is protected" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
+    assert "Nothing is protected" in ComplianceReport("gcn", "2026-01-31", nothing, True, (), ()).markdown()
 
 
 def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:

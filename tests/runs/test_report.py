@@ -10,9 +10,8 @@ from graphveil.core.accounting.gaussian import mu_of
 from graphveil.core.events import Composed, Event, Gaussian, PoissonGaussian, PureDP
 from graphveil.core.unit import NoUnit, UndirectedEdge
 from graphveil.privacy import Guarantee
-from graphveil.runs.charts import PlotLine, inline_svg, line_chart
-from graphveil.runs.compliance_report import ComplianceReport
-from graphveil.runs.html_pages import _attack_curve, report_page
+from graphveil.publish.charts import PlotLine, inline_svg, line_chart
+from graphveil.publish.reports import ComplianceReport, _attack_curve, report_page
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "br"}
@@ -54,7 +53,7 @@ def private(**changes: Any) -> Guarantee:
 
 
 def notice(guarantee: Guarantee) -> ComplianceReport:
-    return ComplianceReport("gap on <b>mine</b>", "2026-01-31", guarantee, ("everybody",), (), ("graphveil",))
+    return ComplianceReport("gap on <b>mine</b>", "2026-01-31", guarantee, True, (), ("graphveil",))
 
 
 def test_the_report_prints_no_delta_below_the_one_accounted_for() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from graphveil.runs.results import Summary
+from graphveil.publish.results import Summary
 
 
 def test_the_interval_is_students() -> None:

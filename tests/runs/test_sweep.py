@@ -24,9 +24,9 @@ from graphveil.data import Graph
 from graphveil.errors import BudgetError, ConfigError, GraphError, RunError, UnitError
 from graphveil.ledger import Ledger
 from graphveil.privacy import Guarantee
+from graphveil.publish.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.publish.results import Summary
 from graphveil.runs import sweep as sweeps
-from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
-from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import RunFolder
 from graphveil.runs.source import Source
 from graphveil.runs.sweep import plan_sweep

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphveil.artifacts.release_folder import PER_NODE, withheld_files, write_release
-from graphveil.artifacts.snapshot import Snapshot
 from graphveil.core.events import Gaussian
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy import Guarantee
+from graphveil.publish.release_folder import PER_NODE, withheld_files, write_release
+from graphveil.publish.snapshot import Snapshot
 
 SECRET = "xyzzy-4711"
 UNITS = {

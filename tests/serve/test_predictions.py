@@ -13,8 +13,8 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from graphveil.artifacts.release_folder import PREDICTIONS, read_guarantee
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.publish.release_folder import PREDICTIONS, read_guarantee
 from graphveil.serve import Keys, Limits, create_app, read_runs
 from serve.conftest import Ask
 from serve.folders import IDS, PROBA, SECRET, run_of

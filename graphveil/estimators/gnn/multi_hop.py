@@ -7,7 +7,6 @@ from typing import ClassVar
 from torch import nn
 
 from graphveil._util.figures import counted
-from graphveil.artifacts.snapshot import uncovered_weights_note
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import PoissonRoots
@@ -36,6 +35,7 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
+from graphveil.publish.snapshot import uncovered_weights_note
 
 
 @dataclass(frozen=True, kw_only=True)

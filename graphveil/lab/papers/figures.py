@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.lab.papers.results import Point
 from graphveil.lab.papers.target import ReproductionTarget
-from graphveil.runs.charts import COLORS, INK, chart_style, save
+from graphveil.publish.charts import COLORS, INK, chart_style, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import read_guarantee
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, GraphError
@@ -15,6 +14,7 @@ from graphveil.local.collect import CollectionProtocol, Collector, randomize_rec
 from graphveil.local.local_estimator import as_graph, estimates_of
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
+from graphveil.publish.release_folder import read_guarantee
 
 NODES, DIM, CLASSES = 30, 6, 3
 NOT_COUNTED = [4, 11, 29]

@@ -16,8 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import FILES, find_release, read_guarantee
-from graphveil.artifacts.snapshot import release_rows
 from graphveil.core.ledger import ledger_of
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
@@ -26,6 +24,8 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
+from graphveil.publish.queries import release_rows
+from graphveil.publish.release_folder import FILES, find_release, read_guarantee
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 2},
@@ -131,7 +131,7 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
 def test_a_failed_save_leaves_nothing(
     saved: tuple[Estimator, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphveil.artifacts.cards.model_card", lambda *_: 1 / 0)
+    monkeypatch.setattr("graphveil.publish.cards.model_card", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         saved[0].save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -301,9 +301,7 @@ def test_a_query_of_an_unknown_kind_is_rejected_with_its_plan() -> None:
     query = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2).queries[0]  # type: ignore[union-attr]  # it has one
     assert isinstance(query, NeighborSumQuery)
     plan = ReleasePlan(UndirectedEdge(), (MedianQuery(**vars(query)),), delta=1e-5)
-    with pytest.raises(
-        ConfigError, match=r"kind='medians' .* QUERY_KINDS in graphveil/artifacts/schemas\.py"
-    ):
+    with pytest.raises(ConfigError, match=r"kind='medians' .* QUERY_KINDS in graphveil/publish/queries\.py"):
         release_rows(plan)
 
 

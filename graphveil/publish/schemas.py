@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from graphveil._util.files import write_atomic
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
+from graphveil.privacy.serialization import GuaranteeRecord
+from graphveil.publish.queries import QUERY_KINDS
 
 VERSION: Literal[1] = 1
 MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
@@ -81,76 +83,6 @@ class ModelFile(StrictSchema):
     columns: list[ColumnSchema] | None = None
 
 
-class GuaranteeSchema(StrictSchema):
-    """The inputs of a guarantee's accounting."""
-
-    unit: str = Field(max_length=40)
-    events: list[dict[str, Any]]
-    delta: float = Field(ge=0, lt=1)
-    releases: int = Field(ge=0, le=MAX_INTEGER)
-    slack: float = Field(ge=0, lt=1)
-    mode: Literal["strict", "paper"]
-    deviations: list[str]
-    notes: list[str]
-    linear_group_scaling: bool
-    replace_one: bool = False
-    max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "queried", "read", "neighbors", "lists"] = "queried"
-    edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    received: bool = False
-    graph: bool = False
-    labels_public: bool = False
-    additional: list["GuaranteeSchema"] = Field(default=[], max_length=1)
-
-
-QUERY_KINDS = {  # of a stored release row: its kind, and the words of tables and model cards
-    "rows": "noisy aggregates",
-    "counts": "counts of edges",
-    "graph": "a noisy graph",
-    "total": "the number of edges",
-    "out_degrees": "the sum of clipped out-degrees",
-    "chosen": "the queries of the chosen method together",
-    "tree": "a tree over the nodes",
-    "blocks": "counts of blocks of pairs",
-    "neighbor_counts": "neighbor counts",
-    "edge_products": "the sum of products of feature vectors over edges",
-    "pair_sums": "sums of pair features over edges",
-    "pair_histogram": "a histogram of scores of held-out edges",
-    "steps": "training",
-    "attention": "training on edges",
-    "tally": "counts of correct predictions",
-    "outcomes": "counts of correct and wrong predictions",
-    "products": "products of lists",
-    "histogram": "a histogram of predictions by class",
-    "ranges": "histograms of feature columns",
-    "features": "randomized features",
-    "label": "randomized label",
-}
-
-
-LIST_QUERY_KINDS = QUERY_KINDS | {  # in a release of a recommender
-    "rows": "popularity of items",
-    "products": "products of lists: how often two items are on a list together",
-    "outcomes": "counts of held-out users with and without a hit",
-}
-
-
-def check_query_kind(kind: str) -> str:
-    """Return a kind of query; an unknown one is an error that names the table to extend.
-
-    >>> check_query_kind("medians")
-    Traceback (most recent call last):
-    graphveil.errors.ConfigError: kind='medians' of a query has no description for release folders and \
-model cards. Add it to QUERY_KINDS in graphveil/artifacts/schemas.py.
-    """
-    if kind not in QUERY_KINDS:
-        raise ConfigError(
-            f"kind={kind!r} of a query has no description for release folders and model cards. Add it "
-            "to QUERY_KINDS in graphveil/artifacts/schemas.py."
-        )
-    return kind
-
-
 def _known_query_kind(kind: str) -> str:
     """Return a stored kind; the error of a file never repeats its value."""
     if kind not in QUERY_KINDS:
@@ -176,7 +108,7 @@ class PrivacyFile(StrictSchema):
     format: Literal["graphveil-privacy"] = "graphveil-privacy"
     version: Literal[1] = VERSION
     guarantee: dict[str, Any]
-    record: GuaranteeSchema
+    record: GuaranteeRecord
     sampler: str | None
     releases: list[ReleaseSchema]
 

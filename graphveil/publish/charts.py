@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import html, one_line
-from graphveil.runs.results import Summary
+from graphveil.publish.results import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -262,6 +262,7 @@ def accuracy_chart(
 def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
     """Return the accuracy of each method in percent: a dot with its 95 % interval, on a row of its own."""
     figure, axes = _empty("test accuracy, %", "", height=70 + 36 * len(results))
+    _name_rows(axes, [name for name, _ in results], -0.6)
     for row, (_, result) in enumerate(results):
         if result.mean is None:
             continue
@@ -271,9 +272,6 @@ def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
         text = f"{100 * result.mean:.1f}"
         axes.annotate(text, (100 * result.mean, row), (0, 8), textcoords="offset points", ha="center")
     axes.set_xlim(0, 100)
-    axes.set_yticks(range(len(results)), [_wrapped(name, 22) for name, _ in results], color=INK)
-    axes.set_ylim(len(results) - 0.5, -0.6)
-    axes.grid(visible=False, axis="y")
     return figure
 
 
@@ -322,6 +320,7 @@ def held_out_charts(
 def audit_chart(bars: Sequence[Bar]) -> "Figure":
     """Return horizontal bars up to the certified epsilon, each with a tick at its claim."""
     figure, axes = _empty("epsilon", "", height=64 + 34 * len(bars))
+    _name_rows(axes, [bar.name for bar in bars], -0.5)
     for row, bar in enumerate(bars):
         color = COLORS[0] if bar.certified <= bar.claimed else WARN
         axes.barh([row], [bar.certified], height=0.44, color=color)
@@ -332,9 +331,6 @@ def audit_chart(bars: Sequence[Bar]) -> "Figure":
         axes.annotate(words, (right, row), (8, 0), textcoords="offset points", va="center", color=SOFT)
     ends = (end for bar in bars for end in (bar.certified, bar.claimed) if math.isfinite(end))
     axes.set_xlim(0, 1.3 * max([1e-6, *ends]))  # room for the numbers
-    axes.set_yticks(range(len(bars)), [_wrapped(bar.name, 22) for bar in bars], color=INK)
-    axes.set_ylim(len(bars) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
     return figure
 
 
@@ -348,6 +344,13 @@ def _empty(x_label: str, y_label: str, height: float = _HEIGHT) -> tuple["Figure
     axes = figure.subplots()
     axes.set(xlabel=x_label, ylabel=y_label)
     return figure, axes
+
+
+def _name_rows(axes: "Axes", names: Sequence[str], top: float) -> None:
+    """Make a named row of each number on the vertical axis, downwards."""
+    axes.set_yticks(range(len(names)), [_wrapped(name, 22) for name in names], color=INK)
+    axes.set_ylim(len(names) - 0.5, top)
+    axes.grid(visible=False, axis="y")
 
 
 def _stroke(number: int | None) -> dict[str, Any]:

@@ -1,49 +1,19 @@
 """Contents of a release as plain data, independent of estimators: single queries, and the whole folder."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil.artifacts.schemas import check_query_kind
-from graphveil.core.accounting.accountant import total_mu
-from graphveil.core.events import ByGroup, Event, compose
-from graphveil.core.queries.held_out import PAIR_PARTS
-from graphveil.core.unit import NodeUnit, Unit
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow
 
 if TYPE_CHECKING:
-    from graphveil.core.plan import ReleasePlan
-
-
-_PARTS = (
-    "train",
-    "val",
-    "other",
-)  # default groups of records, if a partition's name lists none
-
-
-@dataclass(frozen=True)
-class ReleaseRow:
-    """One noisy query of protected data: its kind, its sensitivity, and its noise by group of rows.
-
-    For training steps the noise is the noise multiplier of each step, and ``steps`` their number. ``pays``
-    names the public groups of records that are charged; it is empty for edges. ``words`` names the local
-    randomizer of an LDP report, instead of its noise.
-    """
-
-    kind: str
-    sensitivity: float
-    noise_std: list[float]
-    values_per_node: int | None
-    steps: int | None = None
-    pays: list[str] = field(default_factory=list)
-    words: str = ""
+    pass
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +45,7 @@ class Snapshot:
     nodes: int | None = None
     train_records: int | None = None
     class_names: tuple[str, ...] = ()
-    rows: tuple[ReleaseRow, ...] = ()
+    rows: tuple[QueryRow, ...] = ()
     sampler: str | None = None
     state: Mapping[str, Tensor] = field(default_factory=dict)
     released: Mapping[str, Tensor] = field(default_factory=dict)
@@ -124,65 +94,3 @@ def uncovered_weights_note() -> UnitError:
         "authorized to access these records, or fit with neighborhood='published', which covers "
         "predictions."
     )
-
-
-def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
-    """Return a plan's queries in order; alternatives are one row with the noise that is charged for them.
-
-    Raises:
-        ConfigError: If a query has a kind that release folders and model cards have no words for.
-    """
-    common = len(plan.queries) - sum(plan.alternatives)
-    rows = tuple(
-        ReleaseRow(
-            kind=check_query_kind(described.kind),
-            sensitivity=query.sensitivity(plan.unit),
-            noise_std=list(described.noise),
-            values_per_node=described.values_per_node,
-            steps=described.steps,
-            pays=list(charged_groups(query.event(plan.unit), plan.unit)),
-        )
-        for query in plan.queries[:common]
-        for described in (query.describe(),)
-    )
-    if not plan.alternatives:
-        return rows
-    chosen = compose(plan.event).events[-1]
-    worst = ReleaseRow(
-        kind="chosen",
-        sensitivity=1.0,
-        noise_std=[1 / (total_mu(chosen) or math.inf)],
-        values_per_node=None,
-        pays=list(charged_groups(chosen, plan.unit)),
-    )
-    return (*rows, worst)
-
-
-def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
-    """Return the names of the public groups of records, or parts of node pairs, that an event affects.
-
-    It is empty for edges that are not divided into parts.
-
-    >>> from graphveil.privacy import Composed, Gaussian, NodeRecord
-    >>> charged_groups(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeRecord())
-    ('train',)
-    """
-    if not isinstance(event, ByGroup):
-        return ("all",) if isinstance(unit, NodeUnit) else ()
-    count = len(event.events)
-    names: Sequence[str] = event.partition.split("/")
-    if not isinstance(unit, NodeUnit):
-        names = PAIR_PARTS.split("/")
-    elif len(names) != count:  # the partition's own name does not list its groups
-        names = _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
-    paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
-    return ("all",) if len(paying) == count else paying
-
-
-def charged_to_text(pays: Sequence[str]) -> str:
-    """Return the charged groups as text; the part that is neither train nor val contains the test nodes.
-
-    >>> charged_to_text(["val", "other"])
-    'val, test and unsplit'
-    """
-    return ", ".join("test and unsplit" if name == _PARTS[-1] else name for name in pays)

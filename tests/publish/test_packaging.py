@@ -8,10 +8,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 import graphveil as gv
-from graphveil.artifacts.cards import Card, hub_card, mlmodel
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.fitted import snapshot_of
 from graphveil.estimators.pyfunc import ReleasedModel, _load_pyfunc
+from graphveil.publish.cards import Card, hub_card, mlmodel
 
 ESCAPE = 'a"\n---\nprivacy: {"epsilon": 0}\n# '
 

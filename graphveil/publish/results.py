@@ -1,35 +1,27 @@
-"""Summaries over runs: mean, standard deviation, 95 % interval; and the privacy cost of the baseline."""
+"""Results of a run as tables and notes, from the object that ``train --json`` prints.
 
-import json
+``Summary`` has the mean over runs with its 95 % interval. Terminals and HTML reports show the same tables.
+"""
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from graphveil._util.figures import format_upper_bound
-from graphveil.artifacts.cards import invalid_mark
+from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
-from graphveil.core.unit import LocalAttributes
+from graphveil.core.unit import LocalAttributes, NoUnit
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.errors import ArtifactError
-from graphveil.links.folder import LINK_METRICS
 from graphveil.privacy import Guarantee
-from graphveil.runs.run_folder import RunFolder
+from graphveil.publish.cards import NOT_COVERED, invalid_mark
+from graphveil.publish.queries import Table
 
-CONFIDENCE = 0.95
 ABSENT = "n/a"  # an accuracy on nodes without labels
-SAME_FEATURES = (
-    "The mlp baseline trains on the same perturbed features as the method and reads no edges, so it does not "
-    "use additional privacy budget."
+_SAME = (
+    "The mlp baseline trains on the same {} as the method and reads no edges, so it does not use additional "
+    "privacy budget."
 )
-SAME_REPORTS = (
-    "The mlp baseline trains on the same LDP reports as the method and reads no edges, so it does not use "
-    "additional privacy budget."
-)
-
-
-_NORMAL = 1.959963984540054  # 97.5 % quantile
+SAME_FEATURES, SAME_REPORTS = _SAME.format("perturbed features"), _SAME.format("LDP reports")
 METRIC_NAMES = {  # as tables print them
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",
@@ -38,6 +30,19 @@ METRIC_NAMES = {  # as tables print them
     "calibration_error": "calibration error",
 }
 NUMBER_METRIC_NAMES = {"r2": "R²", "mae": "MAE", "rmse": "RMSE"}
+LINKS, RECOMMENDER = "links", "recommender"
+LINK_METRIC_NAMES = {
+    "roc_auc": "ROC-AUC of held-out edges",
+    "average_precision": "average precision of held-out edges",
+    "hit_rate_at_10": "hit rate at 10 of held-out users",
+}
+LINK_METRICS = {LINKS: "roc_auc", RECOMMENDER: "hit_rate_at_10"}  # that sweeps and reports compare
+METRIC_NOTES = {
+    LINKS: "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
+    RECOMMENDER: "The hit rate is noisy and public: the share of held-out users whose ten best items "
+    "contain one that was removed from their list.",
+}
+_NORMAL = 1.959963984540054  # 97.5 % quantile
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Summary:
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in there) / (len(there) - 1))
         from scipy.special import stdtrit
 
-        student = float(stdtrit(len(there) - 1, (1 + CONFIDENCE) / 2))  # the two-sided 95 % point
+        student = float(stdtrit(len(there) - 1, 0.975))  # the two-sided 95 % point
         half = student * std / math.sqrt(len(there))
         low, high = (max(0.0, mean - half), min(1.0, mean + half)) if shares else (mean - half, mean + half)
         return cls(_short(mean), _short(std), (_short(low), _short(high)), tuple(values))
@@ -89,10 +94,7 @@ class Summary:
         >>> [Summary.from_values(values).percent() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
         ['82.0 [77.0, 87.0]', '80.0', 'n/a']
         """
-        if self.mean is None:
-            return ABSENT
-        interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
-        return f"{100 * self.mean:.1f}{interval}"
+        return self._text(lambda share: f"{100 * share:.1f}")
 
     def number(self) -> str:
         """Return the mean and its interval with four digits.
@@ -100,10 +102,7 @@ class Summary:
         >>> Summary.from_values([120.0, 130.0], shares=False).number(), Summary.from_values([]).number()
         ('125 [61.47, 188.5]', 'n/a')
         """
-        if self.mean is None:
-            return ABSENT
-        interval = "" if self.ci95 is None else f" [{self.ci95[0]:.4g}, {self.ci95[1]:.4g}]"
-        return f"{self.mean:.4g}{interval}"
+        return self._text("{:.4g}".format)
 
     def decimal(self) -> str:
         """Return the mean and its interval with three decimals.
@@ -111,10 +110,13 @@ class Summary:
         >>> [Summary.from_values(values).decimal() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
         ['0.820 [0.770, 0.870]', '0.800', 'n/a']
         """
+        return self._text("{:.3f}".format)
+
+    def _text(self, shown: Callable[[float], str]) -> str:
         if self.mean is None:
             return ABSENT
-        interval = "" if self.ci95 is None else f" [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]"
-        return f"{self.mean:.3f}{interval}"
+        interval = "" if self.ci95 is None else f" [{shown(self.ci95[0])}, {shown(self.ci95[1])}]"
+        return f"{shown(self.mean)}{interval}"
 
 
 def predicts_numbers(metrics: Mapping[str, Any]) -> bool:
@@ -124,12 +126,64 @@ def predicts_numbers(metrics: Mapping[str, Any]) -> bool:
 
 def number_cells(metrics: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return R², MAE and RMSE on test nodes of a method, or of the baseline with the prefix ``mlp_``."""
-    found = metrics[f"{prefix}test_metrics"]
+    found = metrics[f"{prefix}test_metrics"] or {name: {"values": [None]} for name in NUMBER_METRIC_NAMES}
     summaries = [Summary.from_values(found[name]["values"], shares=False) for name in NUMBER_METRIC_NAMES]
     return [summary.number() for summary in summaries]
 
 
-def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+def uncovered_mark(metrics: Mapping[str, Any]) -> str:
+    """Return the note next to exact results that depend on protected records; empty for others."""
+    return "" if metrics["covered"] or metrics["unit"] == NoUnit.name else f" ({NOT_COVERED})"
+
+
+def compared_models(metrics: Mapping[str, Any], baseline: str) -> list[tuple[str, str, "Cost"]]:
+    """Return name, prefix and privacy cost of the method, and of its baseline if it ran."""
+    models = [(str(metrics["method"]), "", Cost.from_guarantee(metrics["guarantee"]))]
+    key = "mlp_test_metrics" if predicts_numbers(metrics) else "mlp_test_accuracy"
+    if metrics["method"] != "mlp" and metrics[key]:
+        models.append((baseline, "mlp_", baseline_cost(metrics)))
+    return models
+
+
+def results_table(metrics: Mapping[str, Any], *, page: bool = False) -> Table:
+    """Return the methods side by side, each with its results and its privacy cost.
+
+    The head marks values that depend on protected records. Where noisy counts were charged, a terminal shows
+    the accuracies from these alone, because its table may fold; a page shows the exact ones too.
+
+    Args:
+        metrics: The object that ``train --json`` prints.
+        page: Whether it is for a page, and not for a terminal.
+    """
+    single, private, tested = metrics["runs"] == 1, metrics["private_accuracy"], metrics.get("tested")
+    interval_head = " [95 % interval]" if page else " [95 % CI]"
+    several, mark = "" if single else interval_head, uncovered_mark(metrics)
+
+    def exact(prefix: str) -> list[str]:
+        return [interval(metrics[f"{prefix}test_accuracy"], tested).percent()]
+
+    def noisy(prefix: str) -> list[str]:  # noise of counts is no sampling error: one run has no interval
+        return [Summary.from_values(private[f"{prefix}test"]["values"]).percent()]
+
+    # Heads, and the function of a prefix that returns cells.
+    parts: list[tuple[list[str], Callable[[str], list[str]]]]
+    if predicts_numbers(metrics):
+        heads = [f"test {words}{several}{mark}" for words in NUMBER_METRIC_NAMES.values()]
+        parts = [(heads, lambda prefix: number_cells(metrics, prefix))]
+    elif private and not page:
+        parts = [([f"test accuracy from noisy counts, %{several}"], noisy)]
+    else:
+        parts = [([f"test accuracy, %{interval_head if tested else several}{mark}"], exact)]
+        parts += [([f"from noisy counts, %{several}"], noisy)] if private else []
+    names = ("mlp (no-graph baseline)", "ε", "δ") if page else ("mlp (no graph)", "epsilon", "delta")
+    rows = [
+        (name, *(cell for _, cells in parts for cell in cells(prefix)), *cost.cells(metrics, page=page))
+        for name, prefix, cost in compared_models(metrics, names[0])
+    ]
+    return ("method", *(head for heads, _ in parts for head in heads), *names[1:], "TPR at 1 % FPR"), rows
+
+
+def metric_table(metrics: Mapping[str, Any]) -> Table | None:
     """Return head and rows of the metrics on test nodes next to the baseline's; None where labels are secret.
 
     Args:
@@ -151,6 +205,19 @@ def metric_table(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tupl
         for name, words in metric_names(metrics.get("positive")).items()
     ]
     return (f"metric{intervals}", *(name for name, _ in columns)), rows
+
+
+def link_metric_table(metrics: Mapping[str, Any]) -> Table:
+    """Return the released metrics of links or of a recommender: of the first run, and the mean of several."""
+    head, rows = ["metric", "value", "95 % interval"], list[list[str]]()
+    if metrics["runs"] > 1:
+        head.append(f"mean of {metrics['runs']} runs [95 % CI]")
+    for name, one in metrics["private_metrics"].items():
+        row = [LINK_METRIC_NAMES[name], f"{one['value']:.3f}", f"{one['low']:.3f} to {one['high']:.3f}"]
+        if metrics["runs"] > 1:
+            row.append(Summary.from_values(metrics["metric_values"][name]).decimal())
+        rows.append(row)
+    return head, rows
 
 
 def metric_names(positive: str | None) -> dict[str, str]:
@@ -213,21 +280,15 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
         name: Name of the metric.
     """
     if "metric_values" in metrics:  # of links, or of a recommender
-        summary, one = Summary.from_values(metrics["metric_values"].get(name, [None])), {}
-        if metrics["runs"] == 1:
-            one = metrics["private_metrics"].get(name, {})
-        return replace(summary, ci95=(one["low"], one["high"])) if one else summary
-    private = metrics.get("private_metrics") or []
-    if private:
-        runs = [one["metrics"].get(name, {}) for one in private]
-        summary = Summary.from_values([run.get("value") for run in runs])
-        return (
-            replace(summary, ci95=(runs[0]["low"], runs[0]["high"]))
-            if len(runs) == 1 and runs[0]
-            else summary
-        )
-    found = (metrics.get("test_metrics") or {}).get(name)
-    return Summary.from_values([None] if found is None else found["values"])
+        values, noisy = metrics["metric_values"].get(name, [None]), metrics["private_metrics"].get(name)
+    elif private := metrics.get("private_metrics"):
+        values = [run["metrics"].get(name, {}).get("value") for run in private]
+        noisy = private[0]["metrics"].get(name)
+    else:
+        found = (metrics.get("test_metrics") or {}).get(name)
+        values, noisy = [None] if found is None else found["values"], None
+    summary = Summary.from_values(values)
+    return replace(summary, ci95=(noisy["low"], noisy["high"])) if noisy and metrics["runs"] == 1 else summary
 
 
 def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
@@ -268,6 +329,23 @@ class Cost:
         mark = invalid_mark(valid=guarantee["valid"], unit=guarantee["unit"])
         return cls(guarantee["epsilon"], guarantee["max_tpr_at_1pct_fpr"], mark)
 
+    def text(self) -> str:
+        """Return epsilon for a page, with its mark."""
+        return f"{epsilon_text(self.epsilon)}{self.mark}"
+
+    def cells(self, metrics: Mapping[str, Any], *, page: bool) -> tuple[str, str, str]:
+        """Return epsilon, delta and the attack bound of a model for a table."""
+        delta, rate = format_delta(metrics["delta"]) if self.epsilon else "0", f"{percent_up(self.max_tpr)} %"
+        if page:
+            return self.text(), delta, f"≤ {rate}{self.mark}"
+        none = "inf" if metrics["unit"] == LocalAttributes.name else "none"
+        return f"{epsilon_text(self.epsilon, none)}{self.mark}", delta, f"at most {rate}"
+
+
+def epsilon_text(epsilon: float | None, none: str = "∞") -> str:
+    """Return an epsilon, rounded up; None is infinity."""
+    return none if epsilon is None else format_upper_bound(epsilon)
+
 
 def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
     """Return the privacy loss of the no-graph baseline of a method.
@@ -284,20 +362,18 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
 def choice_text(choice: Mapping[str, Any]) -> str:
     """Return the method that was chosen in the first run, and the evidence."""
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
-    if choice["metric"] == "log_likelihood":
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-        evidence = "Log-likelihood of a held-out LDP report above that of class shares, in nats"
-        return f"Chosen method: {choice['chosen']}. {evidence}: {scores}."
-    if known:
-        names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
-        metric = names.get(choice["metric"], choice["metric"])
-        scores = ", ".join(
-            f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
-            for name, value in known.items()
-        )
-        return f"Chosen method: {choice['chosen']}. Validation {metric}: {scores}."
-    mean = choice["mean_out_degree"]
-    evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
+    names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
+    metric, mean = names.get(choice["metric"], choice["metric"]), choice.get("mean_out_degree")
+    scores = ", ".join(
+        f"{name} {100 * value:.1f} %" if metric == "accuracy" else f"{name} {value:.3f}"
+        for name, value in known.items()
+    )
+    if metric == "log_likelihood":
+        evidence = f" Log-likelihood of a held-out LDP report above that of class shares, in nats: {scores}."
+    elif known:
+        evidence = f" Validation {metric}: {scores}."
+    else:
+        evidence = "" if mean is None else f" Noisy mean out-degree: {mean:.1f}."
     return f"Chosen method: {choice['chosen']}.{evidence}"
 
 
@@ -323,7 +399,6 @@ def _short(value: float) -> float:
     return round(value, 6)
 
 
-ATTACKS = "attacks"
 CLASSIFIER = "classifier"
 
 
@@ -349,39 +424,15 @@ class FinishedRun:
     attacks: Mapping[str, Mapping[str, Any]]
     curves: Mapping[str, Sequence[Sequence[float]]] | None = None
 
-    @classmethod
-    def read(cls, path: Path) -> "FinishedRun":
-        """Read a run folder.
-
-        Raises:
-            ArtifactError: The folder contains no finished run, or a file of it is damaged.
-        """
-        from graphveil.artifacts.release_folder import read_guarantee
-        from graphveil.links import find_link_folder
-
-        folder = RunFolder(path)
-        if not folder.complete:
-            raise ArtifactError(
-                f"{path} does not contain a finished run. Pass the folder that train created (--out), or "
-                "finish the run with --resume."
-            )
-        linked = find_link_folder(path)
-        found = sorted((folder.internal / ATTACKS).glob("*.json"))
-        lock = _read(folder.lock)
-        return cls(
-            path.resolve().name,
-            _read(folder.metrics),
-            read_guarantee(path).guarantee,
-            lock["configuration"],
-            lock["versions"],
-            {file.stem: _read(file) for file in found},
-            None if linked is None else _read(linked.path / f"{linked.kind}.json").get("curves"),
-        )
-
     @property
     def kind(self) -> str:
         """The method of links or recommendations, or ``"classifier"``: runs of one kind are comparable."""
         return str(self.metrics["method"]) if "metric_values" in self.metrics else CLASSIFIER
+
+    @property
+    def cost(self) -> Cost:
+        """Privacy loss of one model."""
+        return Cost.from_guarantee(self.metrics["guarantee"])
 
     @property
     def group(self) -> str:
@@ -410,13 +461,3 @@ class FinishedRun:
         """That of the network that reads no edge, if it ran."""
         found = self.metrics.get("mlp_test_accuracy")
         return None if found is None else interval(found, self.metrics.get("tested"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ArtifactError(f"{path} cannot be read as JSON. Train the run again.") from None
-    if not isinstance(found, dict):
-        raise ArtifactError(f"{path} does not contain a JSON object. Train the run again.")
-    return found

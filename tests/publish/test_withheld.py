@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_guarantee, withheld_files
 from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import UNITS, NodeUnit
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
+from graphveil.publish.release_folder import FILES, PER_NODE, ROWS_PAGE, read_guarantee, withheld_files
 
 OWNER = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "out_degree_bound": 5}
 BOUNDED = {"unit": "node-bounded-degree", "epsilon": 1.0, "delta": 1e-5, "max_degree": 299}

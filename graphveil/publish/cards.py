@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.artifacts.schemas import LIST_QUERY_KINDS, QUERY_KINDS
-from graphveil.artifacts.snapshot import ReleaseRow, charged_to_text
 from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord, NoUnit
 from graphveil.privacy import Guarantee
+from graphveil.publish.queries import QueryRow, release_table
 
 if TYPE_CHECKING:
-    from graphveil.artifacts.snapshot import Snapshot
+    from graphveil.publish.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
-_RECORD = {
-    NodeRecord.name: "features, label and the edges that the person declares",
-    NodeBoundedDegree.name: "features, label and all of the person's edges",
-}
+_RECORD = (NodeRecord.name, NodeBoundedDegree.name)
 _ROW_DISCLOSES = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
@@ -126,13 +122,12 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     )
 
 
-def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card | None = None) -> str:
+def privacy_page(guarantee: Guarantee, rows: tuple[QueryRow, ...], card: Card | None = None) -> str:
     """Return PRIVACY.md."""
-    head, lines = release_cells(rows)
+    head, lines = release_table(rows)
     return render(
         "release_privacy.md",
-        summary=guarantee.summary(),
-        statement=guarantee.formal_statement(),
+        guarantee=guarantee,
         other_runs="" if card is None else card.other_runs,
         subject=release_subject(guarantee),
         head=head,
@@ -155,24 +150,12 @@ def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     """Return what the guarantee does not cover, a line each."""
-    if guarantee.edge_use == "lists":
-        return (
-            guarantee.not_covered,
-            _SIDE_CHANNELS,
-            "what can be inferred about a user from what the lists of other users have in common",
-        )
-    if protected_parts(guarantee) == "records":
-        return (
-            guarantee.not_covered,
-            _SIDE_CHANNELS,
-            "what can be inferred about a person from what others' records have in common",
-        )
-    known = "labels" if guarantee.additional else "features and labels"
-    return (
-        guarantee.not_covered,
-        _SIDE_CHANNELS,
-        f"what can be inferred about a person from the {known} alone",
-    )
+    inferred = {
+        "lists": "a user from what the lists of other users have in common",
+        "records": "a person from what others' records have in common",
+        "edges": f"a person from the {'labels' if guarantee.additional else 'features and labels'} alone",
+    }[protected_parts(guarantee)]
+    return (guarantee.not_covered, _SIDE_CHANNELS, f"what can be inferred about {inferred}")
 
 
 def protected_parts(guarantee: Guarantee) -> str:
@@ -197,24 +180,17 @@ def protected_things(unit: str) -> str:
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return MODEL_CARD.md."""
-    return render("model_card.md", **card_values(snapshot, card))
+    return render("model_card.md", **_card_values(snapshot, card))
 
 
-def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
+def _card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
     """Return the values of the template of the model card."""
-    names, guarantee = snapshot.class_names, snapshot.guarantee
     return {
-        "method": snapshot.method,
-        "chosen_method": snapshot.chosen_method,
-        "features": snapshot.features,
-        "classes": snapshot.classes,
-        "target_range": snapshot.parameters.get("target_range"),
-        "names": names if len(names) <= 30 else (),
+        "snapshot": snapshot,
         "card": card,
-        "summary": guarantee.summary(),
-        "statement": guarantee.formal_statement(),
-        "limits": _limits(guarantee),
-        "call": "model.guarantee" if guarantee.unit in _RECORD else "model.predict()",
+        "names": snapshot.class_names if len(snapshot.class_names) <= 30 else (),
+        "limits": _limits(snapshot.guarantee),
+        "call": "model.guarantee" if snapshot.guarantee.unit in _RECORD else "model.predict()",
     }
 
 
@@ -231,60 +207,25 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
 
 
 def _limits(guarantee: Guarantee) -> list[str]:
-    about = protected_parts(guarantee)
+    about, others = protected_parts(guarantee), "models trained on"
     if guarantee.unit == LocalAttributes.name:
-        return [
+        others = "collections of"
+        served = (
             "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
-            "their features first, which is charged to them.",
-            f"Other collections of the same {about} add to the privacy loss.",
-            "Accuracy on other data is unknown.",
-        ]
-    served = (
-        "This release contains no predictions: each is only for people authorized to see its node's record."
-        if about == "records"
-        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
-        "queried at a privacy cost of their own."
-    )
-    return [
-        served,
-        f"Other models trained on the same {about} add to the privacy loss.",
-        "Accuracy on other data is unknown.",
-    ]
-
-
-def query_kind_texts(kinds: Sequence[str]) -> list[str]:
-    """Return the readable names of the queries of a release; products of lists are those of a recommender."""
-    names = LIST_QUERY_KINDS if "products" in kinds else QUERY_KINDS
-    return [names.get(kind, kind) for kind in kinds]
-
-
-def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the header and the lines of a table of noisy query results."""
-    kinds = [row.kind for row in rows]
-    of = "item" if "products" in kinds else "node"
-    head = ["#", "kind", "sensitivity", "noise standard deviation", f"values per {of}"]
-    lines = [
-        [
-            str(number),
-            kind,
-            f"{row.sensitivity:.6g}",
-            _noise_of(row),
-            str(row.values_per_node or "-"),
-        ]
-        for number, (row, kind) in enumerate(zip(rows, query_kind_texts(kinds), strict=True), start=1)
-    ]
-    if any(row.pays for row in rows):
-        head.append("charged to")
-        for line, row in zip(lines, rows, strict=True):
-            line.append(charged_to_text(row.pays))
-    return tuple(head), [tuple(line) for line in lines]
-
-
-def _noise_of(row: ReleaseRow) -> str:
-    if row.words:
-        return row.words
-    stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
-    return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
+            "their features first, which is charged to them."
+        )
+    elif about == "records":
+        served = (
+            "This release contains no predictions: each is only for people authorized to see its node's "
+            "record."
+        )
+    else:
+        served = (
+            "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
+            "queried at a privacy cost of their own."
+        )
+    other_releases = f"Other {others} the same {about} add to the privacy loss."
+    return [served, other_releases, "Accuracy on other data is unknown."]
 
 
 # -- pages for other programs ----------------------------------------------------------------------------
@@ -295,7 +236,7 @@ TASK, NUMBER_TASK = "node-classification", "node-regression"
 
 def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return README.md: the model card under a block of metadata."""
-    return render("hub_card.md", metadata=_hub_metadata(snapshot, card), **card_values(snapshot, card))
+    return render("hub_card.md", metadata=_hub_metadata(snapshot, card), **_card_values(snapshot, card))
 
 
 def mlmodel(snapshot: "Snapshot") -> str:
@@ -316,21 +257,9 @@ def pair_card(card: PairCard, guarantee: Guarantee) -> str:
     return render(
         "pair_card.md",
         metadata=_metadata(card.method, card.task, guarantee, results),
-        method=card.method,
-        subject=card.subject,
-        dataset=card.dataset,
-        metrics=[
-            (name, f"{value:.3f}, 95 % interval {low:.3f} to {high:.3f}")
-            for _, name, value, low, high in card.metrics
-        ],
-        summary=guarantee.summary(),
-        statement=guarantee.formal_statement(),
-        limits=(
-            *card.limits,
-            f"Other releases of the same {protected_parts(guarantee)} add to the privacy loss.",
-        ),
-        loader=card.loader,
-        call=card.call,
+        card=card,
+        guarantee=guarantee,
+        others=f"Other releases of the same {protected_parts(guarantee)} add to the privacy loss.",
     )
 
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphveil._util.figures import percent_up
-from graphveil.artifacts.cards import Card, attack_bound_text, other_runs, privacy_page
 from graphveil.core.accounting.gaussian import mu_of
 from graphveil.core.events import Composed, Gaussian
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit, UndirectedEdge
 from graphveil.privacy import Guarantee
+from graphveil.publish.cards import Card, attack_bound_text, other_runs, privacy_page
 
 
 @given(st.floats(0, 1))
@@ -128,11 +128,11 @@ def test_pages_about_records_describe_records() -> None:
 
 
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
-    from graphveil.artifacts.cards import model_card
     from graphveil.data import synthetic
     from graphveil.data.recipes import RECIPES
     from graphveil.estimators.fitted import snapshot_of
     from graphveil.estimators.mlp import MLP
+    from graphveil.publish.cards import model_card
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))

@@ -10,7 +10,7 @@ recomputed.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,11 +20,17 @@ import torch
 from torch import Tensor
 
 from graphveil._util.files import atomic_folder, name_in_utf8, write_atomic
-from graphveil.artifacts import cards
-from graphveil.artifacts.cards import Card
-from graphveil.artifacts.schemas import (
+from graphveil.core.unit import NodeBoundedDegree, NodeRecord
+from graphveil.data import tables
+from graphveil.data.tables.encoding import Encoding
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.privacy import Guarantee
+from graphveil.privacy.serialization import GuaranteeRecord, guarantee_from_record, guarantee_to_plain
+from graphveil.publish import cards
+from graphveil.publish.cards import Card
+from graphveil.publish.queries import QueryRow
+from graphveil.publish.schemas import (
     ColumnSchema,
-    GuaranteeSchema,
     ModelFile,
     PrivacyFile,
     ReleasedShape,
@@ -35,13 +41,7 @@ from graphveil.artifacts.schemas import (
     rejecting,
     write_schema,
 )
-from graphveil.artifacts.snapshot import ReleaseRow, Snapshot
-from graphveil.core.unit import NodeBoundedDegree, NodeRecord
-from graphveil.data import tables
-from graphveil.data.tables.encoding import Encoding
-from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy import Guarantee
-from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.publish.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,10 +50,8 @@ MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
 PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
 HUB_PAGE, MLMODEL = "README.md", "MLmodel"
-OTHER_FRAMEWORK_FILES = (
-    HUB_PAGE,
-    MLMODEL,
-)  # for other programs; nothing here reads them, and older releases lack them
+# For other programs: nothing here reads them, and older releases lack them.
+OTHER_FRAMEWORK_FILES = (HUB_PAGE, MLMODEL)
 FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *OTHER_FRAMEWORK_FILES)
 PAIR_MODELS = ("links.json", "recommender.json")  # in place of MODEL, in folders of models of pairs
 PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
@@ -78,7 +76,7 @@ class ReleaseGuarantee:
     """The privacy part of a release: its guarantee, and kind and noise of each noisy query result."""
 
     guarantee: Guarantee
-    releases: tuple[ReleaseRow, ...]
+    releases: tuple[QueryRow, ...]
     sampler: str | None
 
 
@@ -123,17 +121,16 @@ def write_release(
 def write_guarantee(
     folder: Path,
     guarantee: Guarantee,
-    rows: tuple[ReleaseRow, ...],
+    rows: tuple[QueryRow, ...],
     sampler: str | None,
     card: Card | None = None,
 ) -> None:
     """Write the privacy part of a release: ``privacy.json``, and ``PRIVACY.md`` for readers."""
-    record = json.loads(json.dumps(guarantee_to_plain(guarantee)))
     privacy_file = PrivacyFile(
         guarantee=guarantee.as_dict(),
-        record=GuaranteeSchema(**record),
+        record=GuaranteeRecord(**guarantee_to_plain(guarantee)),
         sampler=sampler,
-        releases=[ReleaseSchema(**asdict(row)) for row in rows],
+        releases=[ReleaseSchema(**row.as_release()) for row in rows],
     )
     write_schema(folder / PRIVACY, privacy_file)
     page = cards.privacy_page(guarantee, rows, card)
@@ -211,7 +208,7 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
     """
     file = read_schema(path, PrivacyFile)
     with rejecting(path):
-        guarantee = guarantee_from_plain(file.record.model_dump())
+        guarantee = guarantee_from_record(file.record)
         agree = _agree(guarantee.as_dict(), file.guarantee)
     if not agree:
         raise ArtifactError(
@@ -219,7 +216,7 @@ def read_privacy_file(path: Path) -> ReleaseGuarantee:
             "Restore it from the original run."
         )
     return ReleaseGuarantee(
-        guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler
+        guarantee, tuple(QueryRow(**row.model_dump()) for row in file.releases), file.sampler
     )
 
 
@@ -323,28 +320,30 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
 
 
-def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
+# Names whose values must agree: texts may be those of another version.
+_ACCOUNTED = {
+    *("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree", "additional"),
+    *("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y"),
+}
+
+
+def _agree(computed: Any, written: Any) -> bool:
     """Return whether a written guarantee equals the computed one; numbers may differ by rounding."""
-    exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
-    figures = ("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
-    if computed.keys() != written.keys():  # some of the names below exist under some units only
-        return False
-    if any(computed.get(name) != written.get(name) for name in exact):
-        return False
-    for name in figures:
-        ours, theirs = computed.get(name), written.get(name)
-        if ours is None or not isinstance(theirs, int | float):
-            if ours is not theirs:
-                return False
-        elif not math.isclose(ours, theirs, rel_tol=1e-6, abs_tol=1e-12):
-            return False
-    ours, theirs = computed.get("additional", []), written.get("additional", [])
-    return (
-        isinstance(theirs, list)
-        and len(ours) == len(theirs)
-        and all(isinstance(entry, dict) for entry in theirs)
-        and all(map(_agree, ours, theirs))
-    )
+    if isinstance(computed, dict):  # some names exist under some units only
+        return (
+            isinstance(written, dict)
+            and computed.keys() == written.keys()
+            and all(_agree(computed[name], written[name]) for name in computed.keys() & _ACCOUNTED)
+        )
+    if isinstance(computed, list):
+        return (
+            isinstance(written, list)
+            and len(computed) == len(written)
+            and all(map(_agree, computed, written))
+        )
+    if isinstance(computed, float) and isinstance(written, int | float):
+        return math.isclose(computed, written, rel_tol=1e-6, abs_tol=1e-12)
+    return bool(computed == written)
 
 
 # -- predictions as a table: node, predicted class, one probability a class ------------------------------

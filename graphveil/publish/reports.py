@@ -1,10 +1,11 @@
-"""HTML pages about one run and about several, complete in themselves.
+"""Reports about one run and about several, from plain values: HTML pages, and the privacy compliance report.
 
-Style and charts are inline: there is no script and no request.
+Pages are complete in themselves. Style and charts are inline: there is no script and no request.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from typing import Any
@@ -13,26 +14,22 @@ import numpy as np
 
 from graphveil._util.escape import render
 from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
-from graphveil.artifacts.cards import (
-    NOT_COVERED,
-    TEST_LABELS,
-    guarantee_text,
-    invalid_mark,
-    protected_parts,
-    protected_things,
-    release_cells,
-    release_subject,
-)
-from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
 from graphveil.core.unit import DirectedEdge, NoUnit
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import ConfigError
-from graphveil.links.folder import LINK_METRICS, METRIC_NOTES
-from graphveil.links.folder import METRIC_NAMES as LINK_METRIC_NAMES
 from graphveil.privacy import Guarantee
-from graphveil.runs.calibration import stage_text
-from graphveil.runs.charts import (
+from graphveil.publish.cards import (
+    TEST_LABELS,
+    all_deviations,
+    guarantee_text,
+    invalid_mark,
+    not_covered,
+    protected_parts,
+    protected_things,
+    release_subject,
+)
+from graphveil.publish.charts import (
     PlotLine,
     Point,
     Series,
@@ -43,30 +40,126 @@ from graphveil.runs.charts import (
     line_chart,
     result_chart,
 )
-from graphveil.runs.compliance_report import ComplianceReport
-from graphveil.runs.results import (
+from graphveil.publish.queries import QueryRow, Table, release_table, stage_text
+from graphveil.publish.release_folder import withheld_files
+from graphveil.publish.results import (
     ABSENT,
     CLASSIFIER,
+    LINK_METRIC_NAMES,
+    LINK_METRICS,
     METRIC_NAMES,
-    NUMBER_METRIC_NAMES,
+    METRIC_NOTES,
     Cost,
     FinishedRun,
     Summary,
-    baseline_cost,
     choice_text,
+    compared_models,
     cost_remarks,
+    epsilon_text,
     interval,
+    link_metric_table,
     metric_summary,
     metric_table,
     number_cells,
     predicts_numbers,
+    results_table,
+    uncovered_mark,
 )
 
-_Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
 _SMALL_DELTA = 1e-6  # beyond its epsilon the attack curve is a line
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)  # false-positive rates of the tables
 _MAX_CONFUSION = 10  # classes
 BLIND = PlotLine("blind guessing", [(0.0, 0.0), (1.0, 1.0)])
+
+
+# -- the privacy compliance report -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ComplianceReport:
+    """One dated page for a privacy officer: facts, a summary in plain language, the details.
+
+    Args:
+        about: Method and data.
+        day: Date of the page.
+        guarantee: Guarantee of one run.
+        covered: Whether the guarantee covers the accuracies.
+        totals: Scope, epsilon and delta of privacy losses, from the one model to everything released of the
+            data.
+        record: Versions, fingerprint and receipts, a line each.
+    """
+
+    about: str
+    day: str
+    guarantee: Guarantee
+    covered: bool
+    totals: Sequence[tuple[str, str, str]]
+    record: Sequence[str]
+
+    @property
+    def sections(self) -> list[tuple[str, Sequence[str]]]:
+        """Titles and lines between the summary and the totals."""
+        protected = "nothing: the guarantee is not valid, because of the deviations below"
+        if self.guarantee.all_valid:
+            protected = "; ".join(one.covers for one in (self.guarantee, *self.guarantee.additional))
+        flaws = [f"deviation: {why}" for why in all_deviations(self.guarantee)]
+        return [
+            ("Protected", [protected]),
+            ("Not protected", [*not_covered(self.guarantee), *flaws]),
+            ("Access to the outputs", list(self._audience())),
+        ]
+
+    def _audience(self) -> Iterator[str]:
+        """Yield the authorized readers of each part of a run's folder."""
+        guarantee = self.guarantee
+        if guarantee.unit == NoUnit.name or not guarantee.all_valid:
+            yield "All outputs: only people who are authorized to access the data."
+            return
+        own_rows = bool(withheld_files(guarantee.unit))
+        if guarantee.edge_use == "lists":
+            yield "`release/` (popularity of items, item model, and hit rate if there is one): public."
+            yield (
+                "Recommendations (`predict --top-k`): those for a user only for this user, and for people "
+                "authorized to access the list of this user."
+            )
+        else:
+            outputs = "model and noisy aggregates" if own_rows else "model, noisy aggregates, predictions"
+            yield f"`release/` ({outputs}): public."
+            if own_rows:
+                yield "`per_node/`: row v only for people who are authorized to access the record of node v."
+            uncovered = "internal, because no guarantee covers exact accuracies"
+            yield f"Accuracies: {'public' if self.covered else uncovered}."
+        yield "`internal/` and this report: only people who are authorized to access the data."
+
+    @property
+    def scope_table(self) -> Table:
+        """Head and rows of the table of totals."""
+        return ("scope", "ε", "δ"), self.totals
+
+    def markdown(self) -> str:
+        """Return the page for the run's folder."""
+        guarantee = self.guarantee
+        bound = f"TPR at most {percent_up(guarantee.max_tpr())} % at 1 % FPR{mark_of(guarantee)}"
+        return render("privacy_notice.md", report=self, total=total_of("", guarantee), bound=bound)
+
+
+def total_of(what: str, guarantee: Guarantee) -> tuple[str, str, str]:
+    """Return the row of a guarantee in the table of totals."""
+    return total_cells(what, guarantee.as_dict()["epsilon"], guarantee.delta, mark_of(guarantee))
+
+
+def total_cells(what: str, epsilon: float | None, delta: float, mark: str = "") -> tuple[str, str, str]:
+    """Return a row of totals: scope, epsilon, and delta; an epsilon of None is no bound.
+
+    >>> total_cells("raw", None, 0.0), total_cells("the model", 1.0, 1e-5, " (not valid)")
+    (('raw', 'no bound', '-'), ('the model', '1 (not valid)', '1e-05'))
+    """
+    return what, f"{epsilon_text(epsilon, 'no bound')}{mark}", "-" if epsilon is None else format_delta(delta)
+
+
+def mark_of(guarantee: Guarantee) -> str:
+    """Return the mark next to the numbers of a guarantee that is not valid; empty for others."""
+    return invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
 
 
 # -- one run -----------------------------------------------------------------------------------------------
@@ -86,43 +179,84 @@ def report_page(
         guarantee: Guarantee of one run.
         notice: Privacy compliance report of the run.
     """
-    releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
-    sizes = (
-        f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
-        f"{'a number' if predicts_numbers(metrics) else counted(metrics['classes'], 'class', 'classes')}"
-    )
+    target = "a number" if predicts_numbers(metrics) else counted(metrics["classes"], "class", "classes")
+    sizes = f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · {target}"
     recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
-    runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
     seconds = metrics["seconds"]
     times = [(stage, f"{spent:.2f}") for stage, spent in seconds.items() if stage != "total" and spent]
-    return render(
+    return _run_page(
         "run_report.html",
-        title=f"{metrics['method']} on {metrics['dataset']}",
-        lede=f"{sizes}{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page",
-        tiles=_tiles(metrics),
+        metrics,
+        guarantee,
+        notice,
+        about=f"{sizes}{recipe} · {counted(metrics['runs'], 'run')} from seed {metrics['seed']}",
+        tiles=[*_result_tiles(metrics), *_cost_tiles(metrics)],
         chart="" if predicts_numbers(metrics) else _result_chart(metrics),
-        results=_run_results(metrics),
+        results=results_table(metrics, page=True),
         metrics=metric_table(metrics),
         confusion=_confusion(metrics),
         remarks=" ".join(_remarks(metrics)),
-        summary=guarantee.summary(),
-        valid=guarantee.all_valid,
-        statement=guarantee.formal_statement(),
-        attackers=[attack_bound(one) for one in (guarantee, *guarantee.additional)],
         subject=release_subject(guarantee),
-        releases=release_cells(releases) if releases else None,
         losses=_losses(history),
         seed=history[0][0] if history else None,
         times=(("stage", "seconds"), [*times, ("total of one run", f"{seconds['total']:.2f}")]),
         peak_mb=metrics["peak_rss_mb"],
         seconds=metrics["seconds_wall"],
-        facts=list(notice.sections),
-        scope=notice.scope_table,
-        record=notice.record,
     )
 
 
-def _confusion(metrics: Mapping[str, Any]) -> _Table | None:
+def link_report_page(
+    metrics: Mapping[str, Any],
+    curves: Mapping[str, Sequence[Sequence[float]]] | None,
+    guarantee: Guarantee,
+    notice: ComplianceReport,
+) -> str:
+    """Return the HTML report of a run of links or of recommendations; ``curves`` are of held-out edges."""
+    released, cost = metrics["private_metrics"], Cost.from_guarantee(metrics["guarantee"])
+    budget = f"epsilon at delta {format_delta(guarantee.delta)}, unit {guarantee.unit}"
+    bound = "upper bound on the true-positive rate of any attack at 1 % false positives"
+    return _run_page(
+        "link_report.html",
+        metrics,
+        guarantee,
+        notice,
+        about=f"{metrics['sizes']} · seed {metrics['seed']}",
+        tiles=[
+            *((f"{one['value']:.3f}", LINK_METRIC_NAMES[name]) for name, one in released.items()),
+            (format_upper_bound(guarantee.epsilon), budget),
+            (f"{percent_up(cost.max_tpr)} %", bound),
+        ],
+        results=link_metric_table(metrics) if released else None,
+        charts=[] if curves is None else held_out_charts([("held-out edges", curves)]),
+        remarks=metrics["remarks"],
+    )
+
+
+def _run_page(
+    template: str,
+    metrics: Mapping[str, Any],
+    guarantee: Guarantee,
+    notice: ComplianceReport,
+    /,
+    *,
+    about: str,
+    **more: Any,
+) -> str:
+    """Return a page about a run, with the sections on its guarantee that all of them have."""
+    releases = [QueryRow(**row) for row in metrics["releases"]]
+    return render(
+        template,
+        title=f"{metrics['method']} on {metrics['dataset']}",
+        lede=f"{about} · internal: do not publish this page",
+        guarantee=guarantee,
+        notice=notice,
+        attackers=[attack_bound(one) for one in (guarantee, *guarantee.additional)],
+        releases=release_table(releases) if releases else None,
+        **more,
+    )
+
+
+def _confusion(metrics: Mapping[str, Any]) -> Table | None:
     """Return the confusion matrix of the first run, of a few classes; None where labels are secret."""
     counts, classes = metrics.get("confusion_matrix"), [one["class"] for one in metrics.get("per_class", ())]
     if not counts or len(counts) > _MAX_CONFUSION:
@@ -131,27 +265,22 @@ def _confusion(metrics: Mapping[str, Any]) -> _Table | None:
     return ("true class \\ predicted", *classes), rows
 
 
-def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers at the top of the page, each with its description."""
+def _result_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the results at the top of the page, each with its description."""
+    mark = uncovered_mark(metrics)
     if predicts_numbers(metrics):
-        return [*_number_tiles(metrics), *_cost_tiles(metrics)]
-    own, mark = Summary.from_values(metrics["test_accuracy"]["values"]), _mark(metrics)
-    accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
-    tiles = [(accuracy, f"test accuracy{mark}")]
+        named = {"": "test R²", "mlp_": "test R² of the no-graph baseline"}
+        return [
+            (number_cells(metrics, prefix)[0], f"{words}{mark}")
+            for prefix, words in named.items()
+            if metrics[f"{prefix}test_metrics"]
+        ]
+    own = Summary.from_values(metrics["test_accuracy"]["values"])
+    tiles = [(ABSENT if own.mean is None else f"{100 * own.mean:.1f} %", f"test accuracy{mark}")]
     if metrics["mlp_test_accuracy"] is not None:
         baseline = Summary.from_values(metrics["mlp_test_accuracy"]["values"])
         tiles.append((_gain(own, baseline), f"points over the no-graph baseline{mark}"))
-    return [*tiles, *_cost_tiles(metrics)]
-
-
-def _number_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return R² of a model that predicts numbers, and of its baseline."""
-    named = {"": "test R²", "mlp_": "test R² of the no-graph baseline"}
-    return [
-        (number_cells(metrics, prefix)[0], f"{words}{_mark(metrics)}")
-        for prefix, words in named.items()
-        if metrics[f"{prefix}test_metrics"]
-    ]
+    return tiles
 
 
 def _cost_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -160,53 +289,17 @@ def _cost_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     at_delta = f", at δ = {format_delta(metrics['delta'])}" if metrics["delta"] else ""
     rate = f"attack bound: true-positive rate at 1\u00a0% false positives{cost.mark}"
     return [
-        (f"ε = {_epsilon(cost.epsilon)}", f"privacy budget of one model{at_delta}{cost.mark}"),
+        (f"ε = {epsilon_text(cost.epsilon)}", f"privacy budget of one model{at_delta}{cost.mark}"),
         (f"≤ {percent_up(cost.max_tpr)} %", rate),
     ]
 
 
-def _mark(metrics: Mapping[str, Any]) -> str:
-    """Return the note next to an accuracy that no guarantee covers."""
-    return "" if metrics["covered"] or metrics["unit"] == NoUnit.name else f" ({NOT_COVERED})"
-
-
-def _run_results(metrics: Mapping[str, Any]) -> _Table:
-    single, private = metrics["runs"] == 1, metrics["private_accuracy"]
-    known = not single or metrics.get("tested")
-    label = " [95 % interval]"
-    if predicts_numbers(metrics):
-        more = ("" if single else label) + _mark(metrics)
-        titles = ["method", *(f"test {words}{more}" for words in NUMBER_METRIC_NAMES.values())]
-        named = [(metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
-        if metrics["method"] != "mlp" and metrics["mlp_test_metrics"]:
-            named.append(("mlp (no-graph baseline)", "mlp_", baseline_cost(metrics)))
-        lines = [
-            (name, *(number_cells(metrics, prefix)), *_cost_cells(metrics, cost))
-            for name, prefix, cost in named
-            if metrics[f"{prefix}test_metrics"]
-        ]
-        return [*titles, "ε", "δ", "TPR at 1 % FPR"], lines
-    head = [
-        "method",
-        f"test accuracy, %{label if known else ''}{_mark(metrics)}",
-        *([f"from noisy counts, %{'' if single else label}"] if private else []),
-        "ε",
-        "δ",
-        "TPR at 1 % FPR",
-    ]
-    rows = [_row(metrics["method"], metrics, "", Cost.from_guarantee(metrics["guarantee"]))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row("mlp (no-graph baseline)", metrics, "mlp_", baseline_cost(metrics)))
-    return head, rows
-
-
 def _result_chart(metrics: Mapping[str, Any]) -> str:
     """Return the accuracies with their intervals as a chart."""
-    results = [(str(metrics["method"]), interval(metrics["test_accuracy"], metrics.get("tested")))]
-    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        results.append(
-            ("mlp (no-graph baseline)", interval(metrics["mlp_test_accuracy"], metrics.get("tested")))
-        )
+    results = [
+        (name, interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")))
+        for name, prefix, _ in compared_models(metrics, "mlp (no-graph baseline)")
+    ]
     return inline_svg(
         partial(result_chart, results), "Test accuracy with 95 % intervals; the numbers are in the table"
     )
@@ -231,51 +324,34 @@ def _remarks(metrics: Mapping[str, Any]) -> list[str]:
     tested = f" {TEST_LABELS}" if not single and metrics["unit"] == "local-attributes" else ""
     notes.append(
         f"Epsilon is that of one model. {models}{mlp} on these {protected_things(metrics['unit'])} "
-        f"together{page}: epsilon {_epsilon(together['epsilon'])} at delta "
+        f"together{page}: epsilon {epsilon_text(together['epsilon'])} at delta "
         f"{format_delta(together['delta'])}.{tested}"
     )
     return notes
 
 
-def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tuple[str, ...]:
-    private = metrics["private_accuracy"]
-    accuracies = [interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()]
-    if private:  # noise of counts is no sampling error: a single run has no interval
-        accuracies.append(Summary.from_values(private[f"{prefix}test"]["values"]).percent())
-    return name, *accuracies, *_cost_cells(metrics, cost)
-
-
-def _cost_cells(metrics: Mapping[str, Any], cost: Cost) -> tuple[str, str, str]:
-    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
-    rate = f"≤ {percent_up(cost.max_tpr)} %{cost.mark}"
-    return f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
-
-
 def attack_bound(guarantee: Guarantee) -> dict[str, Any]:
     """Return the curve that no attacker exceeds, some of its points, and what it means."""
-    about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
+    about, mark = protected_parts(guarantee), mark_of(guarantee)
     one = "item on a list" if about == "lists" and guarantee.unit == DirectedEdge.name else about[:-1]
-    lines = [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(guarantee), 0), BLIND]
-    words = guarantee_text(
-        guarantee,
-        f"No test about one {one} is above the curve, whatever the attacker knows about the rest of "
-        "the data. The dot marks a false-positive rate of 1 %. On the diagonal the outputs reveal nothing.",
+    draw = partial(
+        line_chart,
+        [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(guarantee), 0), BLIND],
+        x_label="false-positive rate",
+        y_label="true-positive rate",
+        marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr())],
+        limits=(0, 1),
     )
-    head = ("FPR", f"TPR, at most{mark}")
     rates = [(f"{100 * false:g} %", f"{percent_up(guarantee.max_tpr(false))} %") for false in _RATES]
     return {
-        "chart": inline_svg(
-            lambda: line_chart(
-                lines,
-                x_label="false-positive rate",
-                y_label="true-positive rate",
-                marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr())],
-                limits=(0, 1),
-            ),
-            f"Upper bound on the true-positive rate of tests about {about}",
+        "chart": inline_svg(draw, f"Upper bound on the true-positive rate of tests about {about}"),
+        "rates": (("FPR", f"TPR, at most{mark}"), rates),
+        "words": guarantee_text(
+            guarantee,
+            f"No test about one {one} is above the curve, whatever the attacker knows about the rest of "
+            "the data. The dot marks a false-positive rate of 1 %. On the diagonal the outputs reveal "
+            "nothing.",
         ),
-        "rates": (head, rates),
-        "words": words,
     }
 
 
@@ -322,30 +398,30 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
             f"These runs are of {' and '.join(kinds)}, which have no common metric. Write one report "
             "for each kind."
         )
-    versions = sorted({run.versions.get("graphveil", "?") for run in runs})
-    notes = (
-        "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. Baseline: the "
-        "no-graph baseline. Brackets: 95 % intervals, Student's t over runs, or Wilson's over the test nodes "
-        "of a single run."
-    )
-    if kinds[0] != CLASSIFIER:
-        notes = (
-            "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. Brackets: "
-            "95 % intervals, Student's t over runs, or of the noise of a single run. "
-            f"{METRIC_NOTES[kinds[0]]}"
+    notes = "TPR: upper bound on the true-positive rate of any attacker at 1 % false positives. "
+    if kinds[0] == CLASSIFIER:
+        outcome = "accuracy"
+        notes += (
+            "Baseline: the no-graph baseline. Brackets: 95 % intervals, Student's t over runs, or Wilson's "
+            "over the test nodes of a single run."
         )
+    else:
+        outcome = LINK_METRIC_NAMES[LINK_METRICS[kinds[0]]]
+        notes += "Brackets: 95 % intervals, Student's t over runs, or of the noise of a single run. "
+        notes += METRIC_NOTES[kinds[0]]
     if any(not run.metrics["covered"] for run in runs):
         notes += " No guarantee covers exact accuracies of runs that protect labels."
     curves = [(run.name, run.curves) for run in runs if run.curves]
-    made = f"graphveil {', '.join(versions)} · {today.isoformat()}"
+    versions = ", ".join(sorted({run.versions.get("graphveil", "?") for run in runs}))
+    made = f"graphveil {versions} · {today.isoformat()}"
     return render(
         "run_comparison.html",
         title="Comparison of runs" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}",
         lede=f"{counted(len(runs), 'run folder')} · {made} · internal: do not publish",
         different=_differences(runs),
-        results=_compared_results(runs) if kinds[0] == CLASSIFIER else _compared_link_results(runs),
+        results=_compared_results(runs),
         notes=notes,
-        outcome="Accuracy" if kinds[0] == CLASSIFIER else _upper(LINK_METRIC_NAMES[LINK_METRICS[kinds[0]]]),
+        outcome=_upper(outcome),
         accuracies=_accuracies(runs),
         curves=held_out_charts(curves) if curves else [],
         attackers=_attackers(runs),
@@ -353,15 +429,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
         attacks=_attacks(runs),
         budget=_budget(runs),
         classes=_classes(runs),
-        guarantees=[
-            {
-                "name": run.name,
-                "summary": run.guarantee.summary(),
-                "valid": run.guarantee.all_valid,
-                "statement": run.guarantee.formal_statement(),
-            }
-            for run in runs
-        ],
+        runs=runs,
         configuration=_configuration(runs),
     )
 
@@ -376,67 +444,40 @@ def _differences(runs: Sequence[FinishedRun]) -> str:
     return f"The runs have different {words}, so their rows are not comparable."
 
 
-def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
-    named = {name for run in runs if (name := run.metric) is not None}
-    # One metric is the head of its column; several are named in the cells.
-    metric = (METRIC_NAMES[next(iter(named))] if len(named) == 1 else "metric",) if named else ()
-    head = (
-        "run",
-        "method",
-        "data",
-        "unit",
-        "ε",
-        "δ",
-        "TPR at 1 % FPR, %",
-        "test accuracy, %",
-        "baseline, %",
-        "gain",
-        *metric,
-    )
-    rows = []
-    for run in runs:
-        name = run.metric
-        text = ABSENT if name is None else metric_summary(run.metrics, name).decimal()
-        label = "" if name is None or len(named) == 1 else f"{METRIC_NAMES[name]} "
-        cost, baseline = Cost.from_guarantee(run.metrics["guarantee"]), run.baseline
-        rows.append(
-            (
-                run.name,
-                run.group,
-                str(run.metrics["dataset"]),
-                str(run.metrics["unit"]),
-                f"{_epsilon(cost.epsilon)}{cost.mark}",
-                format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
-                f"{percent_up(cost.max_tpr)}{cost.mark}",
-                run.accuracy.percent(),
-                ABSENT if baseline is None else baseline.percent(),
-                _gain(run.accuracy, baseline),
-                *([f"{label}{text}"] if named else []),
-            )
-        )
-    return head, rows
+def _compared_results(runs: Sequence[FinishedRun]) -> Table:
+    """Return budgets and results side by side: accuracies, or the released metrics of links and of lists."""
+    if runs[0].kind == CLASSIFIER:
+        named = list(dict.fromkeys(run.metric for run in runs if run.metric is not None))
+    else:
+        released = {name for run in runs for name in run.metrics["metric_values"]}
+        named = [name for name in LINK_METRIC_NAMES if name in released]
+    rows = [_compared_row(run, named) for run in runs]
+    return tuple(rows[0]), [tuple(row.values()) for row in rows]
 
 
-def _compared_link_results(runs: Sequence[FinishedRun]) -> _Table:
-    """Return budgets and released metrics of runs of links or of recommendations."""
-    names = [name for name in LINK_METRIC_NAMES if any(name in run.metrics["metric_values"] for run in runs)]
-    head = ("run", "data", "unit", "runs", "ε", "δ", "TPR at 1 % FPR, %")
-    rows = []
-    for run in runs:
-        cost = Cost.from_guarantee(run.metrics["guarantee"])
-        rows.append(
-            (
-                run.name,
-                str(run.metrics["dataset"]),
-                str(run.metrics["unit"]),
-                f"{run.metrics['runs']}",
-                f"{_epsilon(cost.epsilon)}{cost.mark}",
-                format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
-                f"{percent_up(cost.max_tpr)}{cost.mark}",
-                *(metric_summary(run.metrics, name).decimal() for name in names),
-            )
-        )
-    return (*head, *(_upper(LINK_METRIC_NAMES[name]) for name in names)), rows
+def _compared_row(run: FinishedRun, named: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a run by column; ``named`` are the metrics of all runs."""
+    metrics, cost = run.metrics, run.cost
+    about = {"data": str(metrics["dataset"]), "unit": str(metrics["unit"])}
+    bound = {
+        "ε": cost.text(),
+        "δ": format_delta(metrics["delta"]),
+        "TPR at 1 % FPR, %": f"{percent_up(cost.max_tpr)}{cost.mark}",
+    }
+    if run.kind != CLASSIFIER:
+        found = {_upper(LINK_METRIC_NAMES[name]): metric_summary(metrics, name).decimal() for name in named}
+        return {"run": run.name, **about, "runs": str(metrics["runs"]), **bound, **found}
+    results = {
+        "test accuracy, %": run.accuracy.percent(),
+        "baseline, %": ABSENT if run.baseline is None else run.baseline.percent(),
+        "gain": _gain(run.accuracy, run.baseline),
+    }
+    text = ABSENT if run.metric is None else metric_summary(metrics, run.metric).decimal()
+    if len(named) == 1:  # one metric is the head of its column; several are named in the cells
+        results[METRIC_NAMES[named[0]]] = text
+    elif named:
+        results["metric"] = text if run.metric is None else f"{METRIC_NAMES[run.metric]} {text}"
+    return {"run": run.name, "method": run.group, **about, **bound, **results}
 
 
 def _upper(words: str) -> str:
@@ -450,7 +491,7 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
     """
     placed = list[tuple[FinishedRun, float | None]]()
     for run in runs:  # epsilon as tables print it, so that runs of one budget share a place on the axis
-        epsilon = Cost.from_guarantee(run.metrics["guarantee"]).epsilon
+        epsilon = run.cost.epsilon
         placed.append((run, float(format_upper_bound(epsilon)) if epsilon else epsilon))
     series = list[Series]()
     for group in dict.fromkeys(run.group for run in runs):
@@ -478,41 +519,38 @@ def _accuracies(runs: Sequence[FinishedRun]) -> str:
     )
 
 
+def _guarantees(runs: Sequence[FinishedRun]) -> Iterator[tuple[int, str, Guarantee]]:
+    """Yield number and name of each run with its guarantees; with several, the name has their units."""
+    for number, run in enumerate(runs):
+        for one in (run.guarantee, *run.guarantee.additional):
+            unit = f", {one.unit}" if run.guarantee.additional else ""
+            yield number, f"{run.name}{unit}{mark_of(one)}", one
+
+
 def _attackers(runs: Sequence[FinishedRun]) -> str:
     """Return the best attackers' curves; both guarantees of a run have its color."""
-    lines = [
-        PlotLine(_guarantee_name(run, one), _attack_curve(one), number)
-        for number, run in enumerate(runs)
-        for one in (run.guarantee, *run.guarantee.additional)
-    ]
-    lines.append(BLIND)
+    lines = [PlotLine(name, _attack_curve(one), number) for number, name, one in _guarantees(runs)]
     return inline_svg(
-        lambda: line_chart(
-            lines, x_label="false-positive rate", y_label="true-positive rate, at most", limits=(0, 1)
+        partial(
+            line_chart,
+            [*lines, BLIND],
+            x_label="false-positive rate",
+            y_label="true-positive rate, at most",
+            limits=(0, 1),
         ),
         "Upper bound on the true-positive rate over the false-positive rate; the table has the numbers",
     )
 
 
-def _rates(runs: Sequence[FinishedRun]) -> _Table:
+def _rates(runs: Sequence[FinishedRun]) -> Table:
     rows = [
-        (
-            _guarantee_name(run, one),
-            *(f"{percent_up(rate)} %" for rate in map(one.max_tpr, _RATES)),
-        )
-        for run in runs
-        for one in (run.guarantee, *run.guarantee.additional)
+        (name, *(f"{percent_up(one.max_tpr(false))} %" for false in _RATES))
+        for _, name, one in _guarantees(runs)
     ]
     return ("run", *(f"at {100 * false:g} %" for false in _RATES)), rows
 
 
-def _guarantee_name(run: FinishedRun, one: Guarantee) -> str:
-    """Return the name of a run, with the unit where it has several guarantees, marked if one is not valid."""
-    unit = f", {one.unit}" if run.guarantee.additional else ""
-    return f"{run.name}{unit}{invalid_mark(valid=one.valid, unit=one.unit)}"
-
-
-def _attacks(runs: Sequence[FinishedRun]) -> _Table:
+def _attacks(runs: Sequence[FinishedRun]) -> Table:
     rows = []
     for run in runs:
         for attack, found in run.attacks.items():
@@ -524,14 +562,14 @@ def _attacks(runs: Sequence[FinishedRun]) -> _Table:
     return head, rows
 
 
-def _budget(runs: Sequence[FinishedRun]) -> _Table:
+def _budget(runs: Sequence[FinishedRun]) -> Table:
     rows = [
         (
             run.name,
             stage_text(str(stage["kind"])),
             f"{stage['count']}",
             ABSENT if stage["share"] is None else f"{100 * stage['share']:.0f} %",
-            _epsilon(stage["epsilon"]),
+            epsilon_text(stage["epsilon"]),
         )
         for run in runs
         for stage in run.metrics["stages"]
@@ -539,7 +577,7 @@ def _budget(runs: Sequence[FinishedRun]) -> _Table:
     return ("run", "query", "answers", "share of the budget", "ε of the query alone"), rows
 
 
-def _classes(runs: Sequence[FinishedRun]) -> _Table:
+def _classes(runs: Sequence[FinishedRun]) -> Table:
     rows = [
         (run.name, one["class"], f"{one['tested']:,}", _percent(one["recall"]), _percent(one["precision"]))
         for run in runs
@@ -552,7 +590,7 @@ def _percent(share: float | None) -> str:
     return ABSENT if share is None else f"{100 * share:.1f}"
 
 
-def _configuration(runs: Sequence[FinishedRun]) -> _Table:
+def _configuration(runs: Sequence[FinishedRun]) -> Table:
     keys = dict.fromkeys(key for run in runs for key in run.configuration)
     rows = []
     for key in keys:
@@ -564,10 +602,6 @@ def _configuration(runs: Sequence[FinishedRun]) -> _Table:
 
 
 # -- both pages --------------------------------------------------------------------------------------------
-
-
-def _epsilon(epsilon: float | None) -> str:
-    return "∞" if epsilon is None else format_upper_bound(epsilon)
 
 
 def _attack_curve(guarantee: Guarantee) -> list[Point]:
