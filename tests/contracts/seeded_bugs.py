@@ -3697,8 +3697,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.view:protected_view",
-                "for name in _RECORD_FIELDS if isinstance(unit, NodeUnit) else ():",
-                "for name in ():",
+                "isinstance(unit, NodeUnit | LocalAttributes)",
+                "isinstance(unit, LocalAttributes)",
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_no_check_plan_or_guarantee_reads_records[labeled-check-mlp, records]",

@@ -299,5 +299,5 @@ def test_a_violated_degree_assumption_is_rejected_uncharged_without_a_number(dir
             with pytest.raises(UnitError, match="assumption") as caught:
                 Release.open(plan, graph, budget=budget)
             assert not budget.entries
-            told = str(caught.value).replace(f"max_degree={most}", "")  # the assumption, which is public
-            assert not any(letter.isdigit() for letter in told)
+            text = str(caught.value).replace(f"max_degree={most}", "")  # the assumption, which is public
+            assert not any(letter.isdigit() for letter in text)
