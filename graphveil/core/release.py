@@ -302,6 +302,9 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
 def check_max_degree(adjacency: Adjacency, unit: Unit) -> None:
     """Reject a graph in which some node has more edges than the data owner asserted, if the unit has a bound.
 
+    A directed edge counts at both of its ends. The guarantee needs less: a release is opened if no node
+    sends or receives more edges.
+
     The error message contains no number and no node. That it is raised reveals something about the graph,
     which is why the guarantee is conditional on the assumption.
 
@@ -312,11 +315,11 @@ def check_max_degree(adjacency: Adjacency, unit: Unit) -> None:
     >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
     """
     if isinstance(unit, NodeBoundedDegree):
-        _check_max_degree(PrivateEdges(adjacency), unit)
+        _check_max_degree(PrivateEdges(adjacency), unit, both_ends=adjacency.directed)
 
 
-def _check_max_degree(private: PrivateEdges, unit: Unit) -> None:
-    if isinstance(unit, NodeBoundedDegree) and exceeds_degree(private, unit.max_degree):
+def _check_max_degree(private: PrivateEdges, unit: Unit, *, both_ends: bool = False) -> None:
+    if isinstance(unit, NodeBoundedDegree) and exceeds_degree(private, unit.max_degree, both_ends=both_ends):
         raise UnitError(
             f"A node has a degree above max_degree={unit.max_degree}, so the assumption of unit "
             "'node-bounded-degree' is violated and no guarantee exists. Correct max_degree "

@@ -657,8 +657,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.out_edge_sums:exceeds_degree",
-                "sent + received if private.directed",
-                "sent if private.directed",
+                "np.maximum(sent, received)",
+                "received",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_violated_assumption_is_rejected]",

@@ -103,10 +103,10 @@ def out_degrees(private: PrivateEdges) -> Sizes:
     return private.total(OutDegrees(private.num_nodes), (private.num_nodes,))
 
 
-def exceeds_degree(private: PrivateEdges, most: int) -> bool:
-    """Return whether a node has more than ``most`` edges; a directed edge counts at both of its ends."""
+def exceeds_degree(private: PrivateEdges, most: int, *, both_ends: bool = False) -> bool:
+    """Return whether a node sends or receives more than ``most`` edges, or together with ``both_ends``."""
     sent, received = out_degrees(private), private.total(InDegrees(private.num_nodes), (private.num_nodes,))
-    degrees = sent + received if private.directed else np.maximum(sent, received)
+    degrees = sent + received if both_ends else np.maximum(sent, received)
     return bool((degrees > most).any())
 
 
