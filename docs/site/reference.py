@@ -59,7 +59,7 @@ PYTHON = {  # page: title, what it is for, public names
     "mechanisms": ("Mechanisms", "Noise, local mechanisms and randomized labels.", "graphveil.mechanisms: *"),
     "perturb": ("Graph release", "Mechanisms that release a noisy graph.", "graphveil.perturb: *"),
     "audit": ("Audits", "Lower bounds, canaries and neighbor tests.", "graphveil.audit: *"),
-    "attacks": ("Attacks", "Measure what an attacker learns.", "graphveil.lab.attacks: *"),
+    "attacks": ("Attacks", "Measure what an attacker learns.", "graphveil.attacks: *"),
     "sweeps": ("Sweeps", "Grids of methods, budgets and settings.", "graphveil: sweep"),
     "backends": ("Aggregation backends", "Who computes sums over edges.", "graphveil.backends: *"),
     "serve": ("Server", "The HTTP application.", "graphveil.serve: *"),

@@ -10,8 +10,8 @@ from graphveil.cli.console import Screen
 from graphveil.cli.options import flag, given, grouped
 
 if TYPE_CHECKING:
-    from graphveil.lab.attack_target import AttackTarget
-    from graphveil.lab.attacks import LinkSettings, RocCurve
+    from graphveil.attacks import LinkSettings, RocCurve
+    from graphveil.runs.attack_target import AttackTarget
 
 _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR@0.1%FPR", "TPR@1%FPR", "F1@k")
@@ -72,7 +72,7 @@ def linkteller(
     json: options.Json = False,
 ) -> None:
     """Infer edges from a run's predictions with LinkTeller and baselines."""
-    from graphveil.lab.attacks import LinkSettings
+    from graphveil.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     settings = LinkSettings(
@@ -94,7 +94,7 @@ def topology(
     run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Infer all edges of a run's graph, also with half of the pairs known."""
-    from graphveil.lab.attacks import LinkSettings
+    from graphveil.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
@@ -140,8 +140,8 @@ def membership(
 ) -> None:
     """Infer training membership with shadow models and LiRA."""
     from graphveil._util.figures import counted
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import MembershipSettings, attack_membership
+    from graphveil.attacks import MembershipSettings, attack_membership
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -165,12 +165,13 @@ def reconstruction(
     run: options.WholeRunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Reconstruct features from the LDP reports of a run."""
-    from graphveil.lab.attack_target import INTERNAL, attack_features
+    from graphveil.attacks.reconstruction import attack_features
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
     with screen.spinner("attacking"):
-        record = attack_features(attack_target, seed).as_dict()
+        record = attack_features(attack_target.estimator, attack_target.graph, seed).as_dict()
     screen.print_line(INTERNAL, style="bold")
     head = ("attacker", "MSE", "PSNR", "R2", "identified")
     names = ("psnr", "r2", "identified")
@@ -202,10 +203,10 @@ def poisoning(
     json: options.Json = False,
 ) -> None:
     """Fit an lpgnn run again with malicious clients (poisoning)."""
+    from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import attack_collection
     from graphveil.local.lpgnn import LPGNN
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
@@ -231,8 +232,8 @@ def poisoning(
 
 def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
     from graphveil._util.figures import counted
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import attack_links
+    from graphveil.attacks import attack_links
+    from graphveil.runs.attack_target import INTERNAL
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)
@@ -253,7 +254,7 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
 
 
 def _load_target(run: Path, data: DataOptions, screen: Screen) -> "AttackTarget":
-    from graphveil.lab.attack_target import load_attack_target
+    from graphveil.runs.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
         return load_attack_target(run, given(data))

@@ -46,9 +46,9 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare the structure of a released graph with the true graph."""
+    from graphveil.audit.fidelity import HEAD
+    from graphveil.audit.fidelity import compare as compare_graphs
     from graphveil.data.graph_files import read_edges
-    from graphveil.lab.fidelity import HEAD
-    from graphveil.lab.fidelity import compare as compare_graphs
     from graphveil.runs.source import ids_of
 
     screen = Screen(as_json=json)

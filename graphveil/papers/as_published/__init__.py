@@ -1,0 +1,1 @@
+"""Papers as published: their tables and figures by one command each, and claims that are refuted."""
