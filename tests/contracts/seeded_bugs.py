@@ -2538,7 +2538,7 @@ BUGS = [
         name="chunks_cost_what_they_are_sold_at",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkDensityQuery.event",
                 "ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2549,7 +2549,7 @@ BUGS = [
         name="the_density_of_one_end_is_charged",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkDensityQuery.event",
                 "2 if isinstance(unit, UndirectedEdge) else 1",
                 "1",
             )
@@ -2560,7 +2560,7 @@ BUGS = [
         name="a_friendship_that_answers_twice_is_charged_once",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkResponseQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkResponseQuery.event",
                 "ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2571,7 +2571,7 @@ BUGS = [
         name="noise_that_is_cut_is_charged_as_whole_noise",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:SeededTotalQuery.event",
+                "graphveil.papers.as_published.graph_queries:SeededTotalQuery.event",
                 "self.epsilon + TRUNCATION",
                 "self.epsilon",
             )
@@ -2582,7 +2582,7 @@ BUGS = [
         name="published_code_is_given_a_guarantee",
         edits=[
             (
-                "graphveil.perturb.paper:PaperEdgeRand.deviations",
+                "graphveil.papers.as_published.graph_mechanisms:PaperEdgeRand.deviations",
                 "return _SHARED.format(seed=self.noise_seed), _ZEROS",
                 "return ()",
             )

@@ -173,7 +173,7 @@ class SAGE(FullGraphKeywords, Estimator):
         h <- act(norm(W_self h_v + W_in sum_{u -> v} h_u + b)).
 
     This is a non-private reference. On a released graph it is SAGE-EDP (``perturb="arr"``; Sajadmanesh et
-    al.: GAP, 2023) or similar. Paper mode then uses the paper's own release (``graphveil.perturb.paper``) and
+    al.: GAP, 2023) or similar. Paper mode then uses the paper's own release (``graphveil.papers``) and
     network: one aggregation step, with L2-normalized output.
 
     Unit ``node-record`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:

@@ -333,7 +333,7 @@ def _check_undirected_graph(query: BoundedQuery, unit: Unit, *, directed: bool) 
 
 @dataclass(frozen=True)
 class SeededResponseQuery(BoundedQuery):
-    """Replace node pairs by fair bits (``graphveil.core.queries.paper_graph_queries.ReplacedNodePairs``).
+    """Replace node pairs by fair bits (``graphveil.papers.as_published.graph_queries.ReplacedNodePairs``).
 
     The answer is the stored entries, including zeros, each as 2 slot + value, ascending, int64. Which node
     pairs hold ones is epsilon-indistinguishable; where zeros are stored has no bound.

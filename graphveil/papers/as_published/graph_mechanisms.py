@@ -16,7 +16,9 @@ from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.guarantee import Mode
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.queries.graph_queries import EdgeResponseData, EdgeTotalData, TopNodePairsData
-from graphveil.core.queries.paper_graph_queries import (
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.papers.as_published.graph_queries import (
     ChunkDensityData,
     ChunkDensityQuery,
     ChunkResponseData,
@@ -26,8 +28,6 @@ from graphveil.core.queries.paper_graph_queries import (
     SeededResponseQuery,
     SeededTotalQuery,
 )
-from graphveil.core.query import Query
-from graphveil.core.release import Release
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand, response_facts
 from graphveil.perturb.edge_rr import DendrogramRelease, EdgeRR, PrivHRG, Structure
@@ -258,8 +258,10 @@ def both_ways(domain: Domain) -> Domain:
     return Domain.whole(len(domain.rank), directed=True)
 
 
-EdgeRand.paper_variant = PaperEdgeRand
-LapGraph.paper_variant = PaperLapGraph
-ARR.paper_variant = PaperARR
-EdgeRR.paper_variant = PaperEdgeRR
-PrivHRG.paper_variant = PaperPrivHRG
+PUBLISHED: dict[type[GraphMechanism], type[GraphMechanism]] = {
+    EdgeRand: PaperEdgeRand,
+    LapGraph: PaperLapGraph,
+    ARR: PaperARR,
+    EdgeRR: PaperEdgeRR,
+    PrivHRG: PaperPrivHRG,
+}
