@@ -32,6 +32,7 @@ TESTS = (
     "ledger",
     "mechanisms",
     "nn",
+    "papers",
     "perturb",
     "privacy",
     "propagation",

@@ -3743,7 +3743,7 @@ BUGS = [
         name="lpgnet_adds_exact_sums_over_private_edges",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                "graphveil.papers.lpgnet:LPGNetMethod.fit",
                 "proba=logits.softmax(dim=1)",
                 'proba=(logits + __import__("graphveil.core.exact_sums", fromlist=["_"]).neighbor_sums(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
             )
@@ -3776,7 +3776,7 @@ BUGS = [
         name="the_number_of_epochs_depends_on_the_edges",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod._train",
+                "graphveil.papers.lpgnet:LPGNetMethod._train",
                 "self.stack.training_config.nonprivate_schedule(),",
                 "__import__('dataclasses').replace(self.stack.training_config.nonprivate_schedule(), epochs=1 + 20 * (len(graph.adjacency._unwrap().indices) % 2)),",
             ),
@@ -6080,7 +6080,7 @@ BUGS = [
         name="in_a_workspace_each_query_counts_the_classes_of_the_first_network",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                "graphveil.papers.lpgnet:LPGNetMethod.fit",
                 'load_or_compute(f"classes{k}"',
                 'load_or_compute("classes" + f"{k}" * (session.workspace is None)',
             )

@@ -10,7 +10,7 @@ from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, ConfigError, UnitError
-from graphveil.estimators.lpgnet import LPGNet
+from graphveil.papers.lpgnet import LPGNet
 
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "seed": 0}
 
