@@ -15,13 +15,14 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 25
+MOST_READERS = 26
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
-    "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
+    "estimators/edge_samples.py": "paper mode",
+    "papers/as_published/subgraph_sums.py": "paper mode",
     "estimators/requirements.py": "raises where an assumption is violated",
     "ledger/tags.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
