@@ -23,18 +23,7 @@ import torch
 from scipy.stats import norm, t
 
 import graphveil as gv
-from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.core.ledger import ledger_of
-from graphveil.core.noise.random import PublicStreams
-from graphveil.core.normalize import safe_unit
-from graphveil.core.queries.neighbor_sums import NeighborSumData
-from graphveil.core.release import Release
-from graphveil.data import synthetic
-from graphveil.estimators.classcode.edge_plan import groups_of, public_labels
-from graphveil.estimators.classcode.edge_rows import build_rounds
-from graphveil.estimators.features.crossfit import public_posteriors
-from graphveil.estimators.session import Session
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     Ensemble,
     LinkSettings,
     MeanInterval,
@@ -52,8 +41,8 @@ from graphveil.lab.attacks import (
     pair_scores,
     roc_auc,
 )
-from graphveil.lab.attacks.influence import features_of, influences
-from graphveil.lab.attacks.linkteller import (
+from graphveil.attacks.influence import features_of, influences
+from graphveil.attacks.linkteller import (
     BY_FEATURES,
     BY_POSTERIOR,
     CONTROL,
@@ -61,7 +50,7 @@ from graphveil.lab.attacks.linkteller import (
     SUPERVISED,
     SUPERVISED_PUBLIC,
 )
-from graphveil.lab.attacks.membership import (
+from graphveil.attacks.membership import (
     BAYES,
     CONFIDENCE,
     LIRA,
@@ -70,7 +59,7 @@ from graphveil.lab.attacks.membership import (
     select_evaluated_nodes,
     standardized,
 )
-from graphveil.lab.attacks.poisoning import (
+from graphveil.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
     drop_reports,
@@ -78,7 +67,7 @@ from graphveil.lab.attacks.poisoning import (
     poison_reports,
     reports_of,
 )
-from graphveil.lab.attacks.reconstruction import (
+from graphveil.attacks.reconstruction import (
     image_encoder,
     in_unit_range,
     principal_axes,
@@ -86,7 +75,18 @@ from graphveil.lab.attacks.reconstruction import (
     ridge,
     up_convolution,
 )
-from graphveil.lab.attacks.serving import network_predict
+from graphveil.attacks.serving import network_predict
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.core.ledger import ledger_of
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.normalize import safe_unit
+from graphveil.core.queries.neighbor_sums import NeighborSumData
+from graphveil.core.release import Release
+from graphveil.data import synthetic
+from graphveil.estimators.classcode.edge_plan import groups_of, public_labels
+from graphveil.estimators.classcode.edge_rows import build_rounds
+from graphveil.estimators.features.crossfit import public_posteriors
+from graphveil.estimators.session import Session
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
 

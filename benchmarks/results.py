@@ -13,10 +13,10 @@ from pathlib import Path
 
 import trends
 
-from graphveil.lab.papers.figures import figures_of
-from graphveil.lab.papers.outputs import Results, read_results_csv
-from graphveil.lab.papers.target import MODES, Mode, ReproductionOptions, cells_of
-from graphveil.lab.papers.targets import TARGETS
+from graphveil.papers.as_published.figures import figures_of
+from graphveil.papers.as_published.outputs import Results, read_results_csv
+from graphveil.papers.as_published.target import MODES, Mode, ReproductionOptions, cells_of
+from graphveil.papers.as_published.targets import TARGETS
 
 _COLUMNS = 72  # characters per line of a command
 HEAD = """# Results

@@ -46,6 +46,8 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
+from graphveil.audit.fidelity import SimpleGraph, compare
+from graphveil.audit.fidelity.comparison import kl_divergence
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import RowStream
@@ -54,8 +56,6 @@ from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChai
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.data.tables import write
 from graphveil.errors import ConfigError
-from graphveil.lab.fidelity import SimpleGraph, compare
-from graphveil.lab.fidelity.comparison import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.perturbed_graph import edge_table

@@ -7,7 +7,7 @@ Trends without a CSV file are omitted.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from graphveil.lab.papers.outputs import Results
+from graphveil.papers.as_published.outputs import Results
 
 HEAD = """# Reproduced trends of the papers
 

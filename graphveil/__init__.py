@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import audit, backends, errors, mechanisms, perturb
+    from graphveil import attacks, audit, backends, errors, mechanisms, perturb
+    from graphveil.audit.fidelity.comparison import compare
     from graphveil.auto import AutoClassifier
     from graphveil.data import Graph, Interactions, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.estimators import METHODS, register
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from graphveil.estimators.sage import SAGE
     from graphveil.estimators.saved import load_model
     from graphveil.estimators.spectral import Spectral
-    from graphveil.lab import attacks
-    from graphveil.lab.fidelity.comparison import compare
     from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
     from graphveil.links.link_predictor import LinkPredictor
     from graphveil.links.recommender import Recommender
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LAZY_MODULES = {
-    "attacks": "graphveil.lab.attacks",
+    "attacks": "graphveil.attacks",
     "audit": "graphveil.audit",
     "backends": "graphveil.backends",
     "errors": "graphveil.errors",
@@ -75,7 +74,7 @@ _LAZY_IMPORTS = {
     "SimGAT": "graphveil.local.simgat",
     "attach_ledger": "graphveil.ledger",
     "calibrate": "graphveil.runs.calibration",
-    "compare": "graphveil.lab.fidelity",
+    "compare": "graphveil.audit.fidelity",
     "ledger_of": "graphveil.ledger",
     "list_datasets": "graphveil.data",
     "load_dataset": "graphveil.data",

@@ -31,6 +31,7 @@ TESTS = (
     "ledger",
     "mechanisms",
     "nn",
+    "papers",
     "perturb",
     "privacy",
     "propagation",

@@ -53,7 +53,7 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
 REPORTS = (  # files where "message" would mean an LDP report
     "graphveil/local/collect/",
     "graphveil/cli/collect.py",
-    "graphveil/lab/attacks/poisoning.py",
+    "graphveil/attacks/poisoning.py",
     "graphveil/ledger/accounts.py",
     "graphveil/runs/collection.py",
     "docs/methods/local-mechanisms.md",

@@ -13,15 +13,14 @@ import pandas as pd
 import torch
 
 import graphveil as gv
+from graphveil import attacks, fidelity, perturb
 from graphveil import audit as a
 from graphveil import mechanisms as m
-from graphveil import perturb
 from graphveil import privacy as p
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.core.ledger import Entry, joint_ledger
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ConfigError
-from graphveil.lab import attacks, fidelity
 from graphveil.local import collect
 
 WRONG: dict[str, object] = {

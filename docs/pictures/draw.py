@@ -661,7 +661,7 @@ def layers() -> Figure:
     assert source is not None
     rows = [re.findall(r'"([a-z_]+)"', line) for line in source[1].splitlines()][::-1]
     figure, axes = canvas(480, 36 * len(rows) + 16)
-    outer = {"lab", "serve", "cluster"}
+    outer = {"papers", "serve", "cluster"}
     for number, names in enumerate(rows):
         y = 10 + 36 * number
         width = 440 / len(names)

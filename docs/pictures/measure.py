@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import graphveil as gv
-from graphveil.lab.attacks import LinkSettings, attack_links
+from graphveil.attacks import LinkSettings, attack_links
 
 STUDENT = 4.303  # 97.5 % quantile for three runs
 

@@ -59,7 +59,12 @@ PYTHON = {  # page: title, what it is for, public names
     "mechanisms": ("Mechanisms", "Noise, local mechanisms and randomized labels.", "graphveil.mechanisms: *"),
     "perturb": ("Graph release", "Mechanisms that release a noisy graph.", "graphveil.perturb: *"),
     "audit": ("Audits", "Lower bounds, canaries and neighbor tests.", "graphveil.audit: *"),
-    "attacks": ("Attacks", "Measure what an attacker learns.", "graphveil.lab.attacks: *"),
+    "attacks": ("Attacks", "Measure what an attacker learns.", "graphveil.attacks: *"),
+    "papers": (
+        "Mechanisms as published",
+        "Mechanisms of papers, with their flaws and without a valid guarantee.",
+        "graphveil.papers.as_published: *",
+    ),
     "sweeps": ("Sweeps", "Grids of methods, budgets and settings.", "graphveil: sweep"),
     "backends": ("Aggregation backends", "Who computes sums over edges.", "graphveil.backends: *"),
     "serve": ("Server", "The HTTP application.", "graphveil.serve: *"),

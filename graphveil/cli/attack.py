@@ -17,8 +17,8 @@ from graphveil.cli.console import Screen
 from graphveil.cli.options import MovedData
 
 if TYPE_CHECKING:
-    from graphveil.lab.attack_target import AttackTarget
-    from graphveil.lab.attacks import LinkSettings, RocCurve
+    from graphveil.attacks import LinkSettings, RocCurve
+    from graphveil.runs.attack_target import AttackTarget
 
 _HEAD = ("attacker", "AUC", "AP", "TPR@0.1%FPR", "TPR@1%FPR", "F1@k")
 _RIGHT = (1, 2, 3, 4, 5)
@@ -59,7 +59,7 @@ def linkteller(
         graphveil attack linkteller runs/first
         graphveil attack linkteller runs/first --count 200 --sampling balanced
     """
-    from graphveil.lab.attacks import LinkSettings
+    from graphveil.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     settings = LinkSettings(
@@ -83,7 +83,7 @@ def topology(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -
         graphveil attack topology runs/first
         graphveil attack topology runs/first --seed 1
     """
-    from graphveil.lab.attacks import LinkSettings
+    from graphveil.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
@@ -116,8 +116,8 @@ def membership(
         graphveil attack membership runs/first --shadows 8
     """
     from graphveil._util.figures import counted
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import MembershipSettings, attack_membership
+    from graphveil.attacks import MembershipSettings, attack_membership
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -143,12 +143,13 @@ def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = Fa
         graphveil attack reconstruction runs/local
         graphveil attack reconstruction runs/local --seed 1
     """
-    from graphveil.lab.attack_target import INTERNAL, attack_features
+    from graphveil.attacks.reconstruction import attack_features
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
     with screen.spinner("attacking"):
-        record = attack_features(attack_target, seed).as_dict()
+        record = attack_features(attack_target.estimator, attack_target.graph, seed).as_dict()
     screen.print_line(INTERNAL, style="bold")
     head = ("attacker", "MSE", "PSNR", "R2", "identified")
     names = ("psnr", "r2", "identified")
@@ -185,10 +186,10 @@ def poisoning(
         graphveil attack poisoning runs/local --share 0.05
         graphveil attack poisoning runs/local --share 0.05 --hubs
     """
+    from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import attack_collection
     from graphveil.local.lpgnn import LPGNN
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, data, screen)
@@ -214,8 +215,8 @@ def poisoning(
 
 def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
     from graphveil._util.figures import counted
-    from graphveil.lab.attack_target import INTERNAL
-    from graphveil.lab.attacks import attack_links
+    from graphveil.attacks import attack_links
+    from graphveil.runs.attack_target import INTERNAL
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)
@@ -236,7 +237,7 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
 
 
 def _load_target(run: Path, data: MovedData, screen: Screen) -> "AttackTarget":
-    from graphveil.lab.attack_target import load_attack_target
+    from graphveil.runs.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
         return load_attack_target(run, {"root": data.root, "nodes": data.nodes, "edges": data.edges})

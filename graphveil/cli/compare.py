@@ -38,9 +38,9 @@ def compare(
         graphveil compare synthetic/demo noisy
         graphveil compare synthetic/demo noisy --sources 256
     """
+    from graphveil.audit.fidelity import HEAD
+    from graphveil.audit.fidelity import compare as compare_graphs
     from graphveil.data.graph_files import read_edges
-    from graphveil.lab.fidelity import HEAD
-    from graphveil.lab.fidelity import compare as compare_graphs
     from graphveil.runs.source import ids_of
 
     screen = Screen(as_json=json)

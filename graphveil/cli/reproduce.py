@@ -18,10 +18,10 @@ from graphveil.cli.failures import explain_resume_on_failure, report_output_fail
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.lab.papers.grid import ReproductionGrid
-    from graphveil.lab.papers.measures import Measurement
-    from graphveil.lab.papers.outputs import Results
-    from graphveil.lab.papers.target import ReproductionCell, ReproductionOptions, ReproductionTarget
+    from graphveil.papers.as_published.grid import ReproductionGrid
+    from graphveil.papers.as_published.measures import Measurement
+    from graphveil.papers.as_published.outputs import Results
+    from graphveil.papers.as_published.target import ReproductionCell, ReproductionOptions, ReproductionTarget
 
 LIST = "list"
 _MAX_JOBS = 4  # by default: each cell needs about a gigabyte
@@ -84,10 +84,10 @@ def reproduce(
         raise ConfigError(f"Unexpected argument {described!r}. Name one target.")
     from graphveil._util import checks
     from graphveil.data.datasets import entry_of
-    from graphveil.lab.papers.grid import ReproductionGrid
-    from graphveil.lab.papers.outputs import Results
-    from graphveil.lab.papers.target import ReproductionOptions
-    from graphveil.lab.papers.targets import target_named
+    from graphveil.papers.as_published.grid import ReproductionGrid
+    from graphveil.papers.as_published.outputs import Results
+    from graphveil.papers.as_published.target import ReproductionOptions
+    from graphveil.papers.as_published.targets import target_named
     from graphveil.runs.parameters import list_items
     from graphveil.runs.run_folder import RunFolder
 
@@ -124,8 +124,8 @@ def reproduce(
 
 
 def _list(name: str | None, root: Path | None, screen: Screen) -> None:
-    from graphveil.lab.papers.target import describe, overview
-    from graphveil.lab.papers.targets import TARGETS, target_named
+    from graphveil.papers.as_published.target import describe, overview
+    from graphveil.papers.as_published.targets import TARGETS, target_named
 
     if name is None:
         rows = [overview(TARGETS[each], root) for each in TARGETS]
@@ -142,7 +142,7 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
     from graphveil._util.figures import counted
-    from graphveil.lab.papers.target import cells_of
+    from graphveil.papers.as_published.target import cells_of
 
     target, run_options = grid.target, grid.run_options
     cells = len({cell.work.name for cell in cells_of(target, run_options)})

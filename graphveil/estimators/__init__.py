@@ -22,7 +22,7 @@ _CLASSES = {
     "gat": ("graphveil.estimators.full_graph", "GAT"),
     "classcode": ("graphveil.estimators.classcode", "ClassCode"),
     "spectral": ("graphveil.estimators.spectral", "Spectral"),
-    "lpgnet": ("graphveil.estimators.lpgnet", "LPGNet"),
+    "lpgnet": ("graphveil.papers.lpgnet", "LPGNet"),
     "lpgnn": ("graphveil.local.lpgnn", "LPGNN"),
     "label-posterior": ("graphveil.local.label_posterior", "LabelPosterior"),
     "heterorr": ("graphveil.local.heterorr", "HeteroRR"),

@@ -14,7 +14,6 @@ from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
 from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, parse_mechanism, release_graph
-from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
 from graphveil.perturb.perturbed_graph import PerturbedGraph, guarantee_of, load
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {
@@ -28,11 +27,6 @@ __all__ = [
     "EdgeRand",
     "GraphMechanism",
     "LapGraph",
-    "PaperARR",
-    "PaperEdgeRR",
-    "PaperEdgeRand",
-    "PaperLapGraph",
-    "PaperPrivHRG",
     "PerturbedGraph",
     "PrivHRG",
     "arr",

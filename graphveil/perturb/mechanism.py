@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -32,6 +33,7 @@ from graphveil.privacy import Guarantee
 MAX_EDGES = 20_000_000
 MAX_EPSILON = 36.0  # a larger budget changes a pair with a probability below 2^-51
 SEEDED = "the noise is reproducible from a seed"
+_PAPERS = "graphveil.papers.as_published.graph_mechanisms"  # loaded in paper mode only
 
 
 class ReleaseOptions(TypedDict, total=False):
@@ -65,7 +67,6 @@ class GraphMechanism(ABC):
 
     name: ClassVar[str]
     mode: ClassVar[Mode] = "strict"
-    paper_variant: ClassVar["type[GraphMechanism] | None"] = None  # in paper mode; set in ``paper.py``
 
     epsilon: float
     max_edges: int = MAX_EDGES
@@ -228,12 +229,13 @@ def mechanism_for_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMech
     """
     if mode == "strict":
         return kind
-    if kind.paper_variant is None:
+    published: type[GraphMechanism] | None = import_module(_PAPERS).PUBLISHED.get(kind)
+    if published is None:
         raise NotImplementedGuaranteeError(
             f"{kind.name} does not reproduce published code, so mode='paper' is not available. Use "
             "mode='strict' (--mode strict)."
         )
-    return kind.paper_variant
+    return published
 
 
 def domain_of(

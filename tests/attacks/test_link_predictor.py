@@ -9,11 +9,7 @@ import torch
 from scipy.special import ndtr
 
 import graphveil as gv
-from graphveil.core.accounting.accountant import total_mu
-from graphveil.core.queries.edge_products import EdgeProductQuery
-from graphveil.data import Graph
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     LinkSettings,
     Pairs,
     SecretEdges,
@@ -23,7 +19,11 @@ from graphveil.lab.attacks import (
     roc_auc,
     theoretical_bound_of,
 )
-from graphveil.lab.attacks.linkteller import BY_PRODUCTS, BY_SCORE, LINKTELLER
+from graphveil.attacks.linkteller import BY_PRODUCTS, BY_SCORE, LINKTELLER
+from graphveil.core.accounting.accountant import total_mu
+from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
 
 FITS = 24
 EDGE = {"epsilon": 8.0, "delta": 1e-6, "dim": 12, "seed": 1}

@@ -8,9 +8,7 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.core.edges.adjacency import Adjacency
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     LinkSettings,
     Pairs,
     SecretEdges,
@@ -23,7 +21,9 @@ from graphveil.lab.attacks import (
     network_predict,
     serve_model,
 )
-from graphveil.lab.attacks.influence import NUDGES, features_of
+from graphveil.attacks.influence import NUDGES, features_of
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 
 TINY = gv.load_dataset("synthetic/tiny")
 NODES = np.arange(25)

@@ -7,10 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.core.edges.adjacency import Adjacency
-from graphveil.data import RECIPES
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     Ensemble,
     MembershipSettings,
     SecretEdges,
@@ -21,13 +18,16 @@ from graphveil.lab.attacks import (
     roc_auc,
     shadow_graph,
 )
-from graphveil.lab.attacks.membership import (
+from graphveil.attacks.membership import (
     CONFIDENCE,
     SHADOW_MLP,
     confidence,
     select_evaluated_nodes,
     standardized,
 )
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.data import RECIPES
+from graphveil.errors import ConfigError
 
 TINY = gv.load_dataset("synthetic/tiny")
 OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden": 32, "epochs": 40}

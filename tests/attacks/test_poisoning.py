@@ -5,10 +5,8 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data.recipes import RECIPES
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.lab.attacks import attack_collection
-from graphveil.lab.attacks.poisoning import (
+from graphveil.attacks import attack_collection
+from graphveil.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
     drop_reports,
@@ -16,6 +14,8 @@ from graphveil.lab.attacks.poisoning import (
     poison_reports,
     reports_of,
 )
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
 KEYWORDS = {

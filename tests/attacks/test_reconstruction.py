@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks import attack_records, quality
-from graphveil.lab.attacks.reconstruction import (
+from graphveil.attacks import attack_records, quality
+from graphveil.attacks.reconstruction import (
     ADAPTIVE,
     MEAN,
     NAIVE,
@@ -20,6 +19,7 @@ from graphveil.lab.attacks.reconstruction import (
     similarity,
     up_convolution,
 )
+from graphveil.errors import ConfigError
 from graphveil.mechanisms import FeatureRR, MultiBit
 
 RNG = np.random.default_rng(0)

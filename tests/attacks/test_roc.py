@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from graphveil.core.events import Gaussian, PureDP
-from graphveil.core.unit import LocalAttributes, NodeRecord, UndirectedEdge, Unit
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     MeanInterval,
     RocCurve,
     pure_advantage,
@@ -18,6 +15,9 @@ from graphveil.lab.attacks import (
     roc_auc,
     theoretical_bound_of,
 )
+from graphveil.core.events import Gaussian, PureDP
+from graphveil.core.unit import LocalAttributes, NodeRecord, UndirectedEdge, Unit
+from graphveil.errors import ConfigError
 from graphveil.privacy import Guarantee
 
 RNG = np.random.default_rng(0)

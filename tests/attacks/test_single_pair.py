@@ -7,9 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.data import synthetic
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     PairTest,
     SecretEdges,
     largest_advantage,
@@ -19,7 +17,9 @@ from graphveil.lab.attacks import (
     single_pair,
     toggle_edge,
 )
-from graphveil.lab.attacks.pairs import Score
+from graphveil.attacks.pairs import Score
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.data import synthetic
 
 PAIR = (2, 7)
 GRAPH = gv.Graph.from_edges(

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 import graphveil as gv
-from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.noise.random import PublicStreams
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks import (
+from graphveil.attacks import (
     AdversaryKnowledge,
     LinkSettings,
     Pairs,
@@ -21,7 +18,10 @@ from graphveil.lab.attacks import (
     roc_auc,
     supervised_scores,
 )
-from graphveil.lab.attacks.linkteller import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
+from graphveil.attacks.linkteller import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.errors import ConfigError
 
 TINY = gv.load_dataset("synthetic/tiny")
 PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=120)

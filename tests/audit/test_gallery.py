@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphveil.audit import neighbor_test
-from graphveil.lab.gallery import BROKEN, SOUND, records, trees
+from graphveil.papers.as_published.gallery import BROKEN, SOUND, records, trees
 
 MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
 

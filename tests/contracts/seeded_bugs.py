@@ -2538,7 +2538,7 @@ BUGS = [
         name="chunks_cost_what_they_are_sold_at",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkDensityQuery.event",
                 "ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2549,7 +2549,7 @@ BUGS = [
         name="the_density_of_one_end_is_charged",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkDensityQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkDensityQuery.event",
                 "2 if isinstance(unit, UndirectedEdge) else 1",
                 "1",
             )
@@ -2560,7 +2560,7 @@ BUGS = [
         name="a_friendship_that_answers_twice_is_charged_once",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:ChunkResponseQuery.event",
+                "graphveil.papers.as_published.graph_queries:ChunkResponseQuery.event",
                 "ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2571,7 +2571,7 @@ BUGS = [
         name="noise_that_is_cut_is_charged_as_whole_noise",
         edits=[
             (
-                "graphveil.core.queries.paper_graph_queries:SeededTotalQuery.event",
+                "graphveil.papers.as_published.graph_queries:SeededTotalQuery.event",
                 "self.epsilon + TRUNCATION",
                 "self.epsilon",
             )
@@ -2582,7 +2582,7 @@ BUGS = [
         name="published_code_is_given_a_guarantee",
         edits=[
             (
-                "graphveil.perturb.paper:PaperEdgeRand.deviations",
+                "graphveil.papers.as_published.graph_mechanisms:PaperEdgeRand.deviations",
                 "return _SHARED.format(seed=self.noise_seed), _ZEROS",
                 "return ()",
             )
@@ -3829,7 +3829,7 @@ BUGS = [
         name="lpgnet_adds_exact_sums_over_private_edges",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                "graphveil.papers.lpgnet:LPGNetMethod.fit",
                 "proba=logits.softmax(dim=1)",
                 'proba=(logits + __import__("graphveil.core.exact_sums", fromlist=["_"]).neighbor_sums(graph.adjacency, logits.softmax(dim=1).double())).softmax(dim=1)',
             )
@@ -3862,7 +3862,7 @@ BUGS = [
         name="the_number_of_epochs_depends_on_the_edges",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod._train",
+                "graphveil.papers.lpgnet:LPGNetMethod._train",
                 "self.stack.training_config.nonprivate_schedule(),",
                 "__import__('dataclasses').replace(self.stack.training_config.nonprivate_schedule(), epochs=1 + 20 * (len(graph.adjacency._unwrap().indices) % 2)),",
             ),
@@ -6162,7 +6162,7 @@ BUGS = [
         name="in_a_workspace_each_query_counts_the_classes_of_the_first_network",
         edits=[
             (
-                "graphveil.estimators.lpgnet:LPGNetMethod.fit",
+                "graphveil.papers.lpgnet:LPGNetMethod.fit",
                 'load_or_compute(f"classes{k}"',
                 'load_or_compute("classes" + f"{k}" * (session.workspace is None)',
             )

@@ -16,10 +16,10 @@ from estimators.training import test_private_metrics as of_records
 from scipy.stats import binom
 from sklearn import metrics as sk
 
+from graphveil.attacks import MeanInterval
 from graphveil.audit import bounds
 from graphveil.audit.bounds import odds_of_runs, repeated_runs, summed_gaussian
 from graphveil.estimators.classcode.edge_rows import Homophily
-from graphveil.lab.attacks import MeanInterval
 from graphveil.links.pair_model import noisy_metrics
 from graphveil.links.recommender import _share
 from graphveil.publish.results import Summary, interval

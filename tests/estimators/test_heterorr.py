@@ -21,7 +21,8 @@ from graphveil.data.recipes import RECIPES
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.local import heterorr
-from graphveil.perturb import EdgeRR, PaperEdgeRR, sample_public_edges
+from graphveil.papers.as_published import PaperEdgeRR
+from graphveil.perturb import EdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
 
 QUICK: dict[str, Any] = {

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
+from graphveil.audit.fidelity import SimpleGraph
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.lab.fidelity import SimpleGraph
 
 GRAPHS: dict[str, Callable[[], "nx.Graph | nx.DiGraph"]] = {
     "one node": lambda: nx.empty_graph(1),

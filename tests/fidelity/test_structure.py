@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fidelity.graphs import GRAPHS, adjacency, pair
+from graphveil.audit import fidelity
+from graphveil.audit.fidelity import SimpleGraph
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.lab import fidelity
-from graphveil.lab.fidelity import SimpleGraph
 
 Pair = tuple[nx.Graph, SimpleGraph]
 

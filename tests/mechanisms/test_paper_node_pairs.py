@@ -10,7 +10,7 @@ from scipy import stats
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.noise.random import RowStream
-from graphveil.core.queries.paper_graph_queries import (
+from graphveil.papers.as_published.graph_queries import (
     TRUNCATION,
     LaplaceCells,
     ReplacedNodePairs,

@@ -28,16 +28,16 @@ from graphveil.core.queries.dendrogram_walk import (
     sensitivity,
 )
 from graphveil.core.queries.graph_queries import EdgeTotalQuery
-from graphveil.core.queries.paper_graph_queries import (
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
+from graphveil.data import Graph
+from graphveil.errors import UnitError
+from graphveil.papers.as_published.graph_queries import (
     TRUNCATION,
     ChunkDensityData,
     ChunkDensityQuery,
     SeededTotalQuery,
 )
-from graphveil.core.release import Release
-from graphveil.core.unit import UndirectedEdge
-from graphveil.data import Graph
-from graphveil.errors import UnitError
 from perturb.chosen_total import edges_given_total
 
 NODES = 40

@@ -43,7 +43,6 @@ from graphveil.core.queries.out_edge_sums import (
     OutNeighborSums,
 )
 from graphveil.core.queries.pair_sums import PairSums, PairTerms, ScoreCounts
-from graphveil.core.queries.paper_graph_queries import PerturbedRows, RowCounts
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.core.queries.weights import (
     Attention,
@@ -58,6 +57,7 @@ from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
+from graphveil.papers.as_published.graph_queries import PerturbedRows, RowCounts
 
 
 def star(leaves: int) -> Adjacency:

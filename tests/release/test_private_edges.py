@@ -15,19 +15,20 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 18
+MOST_READERS = 19
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/gat.py": "unit none, or public edges",
-    "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
+    "estimators/edge_samples.py": "paper mode",
+    "papers/as_published/subgraph_sums.py": "paper mode",
     "propagation/linear.py": "public edges",
-    "lab/attacks/pairs.py": "in the clear, internal",
-    "lab/attacks/products.py": "in the clear, internal",
+    "attacks/pairs.py": "in the clear, internal",
+    "attacks/products.py": "in the clear, internal",
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
-    "lab/fidelity/structure.py": "in the clear, internal",
-    "lab/papers/measures.py": "in the clear, published data",
+    "audit/fidelity/structure.py": "in the clear, internal",
+    "papers/as_published/measures.py": "in the clear, published data",
     "local/structure/node_vectors.py": "public edges",
     "local/structure/public_edges.py": "public edges",
     "local/structure/similarity.py": "public edges",

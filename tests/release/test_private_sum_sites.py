@@ -28,6 +28,7 @@ SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.gnn.execution_route:_probed",
 }
 READS = {"total", "exact", "in_edges", "out_neighbors"}
+PUBLISHED = "graphveil.papers.as_published.graph_queries"  # what papers draw, without a valid guarantee
 TOOLS = tuple(f"graphveil.core.{part}." for part in ("accounting", "clipping", "edges", "noise"))
 
 
@@ -52,14 +53,14 @@ def calls(folder: str) -> tuple[tuple[str, ast.Call], ...]:
 
 
 def is_of_releases(place: str) -> bool:
-    """Whether a place is in a query or in a release: in the core, but not in what these are made of."""
-    return place.startswith("graphveil.core.") and not place.startswith(TOOLS)
+    """Whether a place is in a query or in a release: not in what these are made of."""
+    return place.startswith(("graphveil.core.", PUBLISHED)) and not place.startswith(TOOLS)
 
 
 @cache
 def release_calls() -> tuple[tuple[str, ast.Call], ...]:
     """Return the calls of queries and releases, each with the qualified name of what it is in."""
-    return tuple((place, call) for place, call in calls("core") if is_of_releases(place))
+    return tuple((place, call) for place, call in (*calls("core"), *calls("papers")) if is_of_releases(place))
 
 
 def parts(*without: str) -> list[str]:
@@ -94,6 +95,7 @@ def is_reached_from_declared_places(place: str, seen: frozenset[str] = frozenset
 def all_modules_of_release() -> None:
     for found in pkgutil.walk_packages(graphveil.core.__path__, "graphveil.core."):
         importlib.import_module(found.name)
+    importlib.import_module(PUBLISHED)
 
 
 def test_the_page_lists_the_declared_places() -> None:
@@ -108,7 +110,7 @@ def test_every_query_has_a_declared_place() -> None:
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        if not inspect.isabstract(kind) and kind.__module__.startswith("graphveil.core."):
+        if not inspect.isabstract(kind) and kind.__module__.startswith(("graphveil.core.", PUBLISHED)):
             found.add(kind.__name__)
     assert {query for site in PRIVATE_SUM_SITES for query in site.queries} == found
 

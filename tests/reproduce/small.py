@@ -3,8 +3,8 @@
 import math
 from pathlib import Path
 
-from graphveil.lab.papers.grid import ReproductionGrid
-from graphveil.lab.papers.target import (
+from graphveil.papers.as_published.grid import ReproductionGrid
+from graphveil.papers.as_published.target import (
     Axis,
     Mode,
     PublishedValue,

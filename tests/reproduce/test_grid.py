@@ -14,10 +14,10 @@ import pytest
 
 import graphveil
 from graphveil.errors import ConfigError
-from graphveil.lab.papers.grid import ReproductionGrid
-from graphveil.lab.papers.measures import Measurement
-from graphveil.lab.papers.outputs import Results
-from graphveil.lab.papers.target import ReproductionCell, cells_of, code_digest, digest_of
+from graphveil.papers.as_published.grid import ReproductionGrid
+from graphveil.papers.as_published.measures import Measurement
+from graphveil.papers.as_published.outputs import Results
+from graphveil.papers.as_published.target import ReproductionCell, cells_of, code_digest, digest_of
 from tests.reproduce.small import SMALL, grid_in
 
 PACKAGE = Path(graphveil.__file__).parent
@@ -91,7 +91,7 @@ def test_cells_are_named_by_the_code_of_the_package(tmp_path: Path) -> None:
     with (tmp_path / "graphveil" / "errors.py").open("a", encoding="utf-8") as file:
         file.write("\n# other code\n")
     work = cells_of(SMALL, grid_in(tmp_path).run_options)[0].work
-    program = f"from graphveil.lab.papers.target import Work; print(Work(**{vars(work)!r}).name)"
+    program = f"from graphveil.papers.as_published.target import Work; print(Work(**{vars(work)!r}).name)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)

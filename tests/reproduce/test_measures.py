@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.lab.papers.measures import (
+from graphveil.papers.as_published.measures import (
     Measurement,
     MeasurementPaths,
     budget_of_one,
@@ -17,7 +17,7 @@ from graphveil.lab.papers.measures import (
     mean_auc,
     measure,
 )
-from graphveil.lab.papers.target import Work
+from graphveil.papers.as_published.target import Work
 
 PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}

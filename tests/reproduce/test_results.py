@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from graphveil.errors import ArtifactError
-from graphveil.lab.papers.figures import COLORS, figures_of
-from graphveil.lab.papers.measures import Measurement
-from graphveil.lab.papers.outputs import Results, read_results_csv
-from graphveil.lab.papers.results import Point, holm, interval, points_of
-from graphveil.lab.papers.target import (
+from graphveil.papers.as_published.figures import COLORS, figures_of
+from graphveil.papers.as_published.measures import Measurement
+from graphveil.papers.as_published.outputs import Results, read_results_csv
+from graphveil.papers.as_published.results import Point, holm, interval, points_of
+from graphveil.papers.as_published.target import (
     PublishedValue,
     ReproductionCell,
     ReproductionOptions,

@@ -3,8 +3,8 @@
 import pytest
 
 from graphveil.errors import ConfigError, PrivacyError
-from graphveil.lab.papers.measures import MEASURES, experiment_of
-from graphveil.lab.papers.target import (
+from graphveil.papers.as_published.measures import MEASURES, experiment_of
+from graphveil.papers.as_published.target import (
     MODES,
     Mode,
     ReproductionOptions,
@@ -13,7 +13,7 @@ from graphveil.lab.papers.target import (
     describe,
     overview,
 )
-from graphveil.lab.papers.targets import TARGETS, target_named
+from graphveil.papers.as_published.targets import TARGETS, target_named
 
 REJECTED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything
 

@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from scipy.stats import spearmanr
 
 import graphveil as gv
-from graphveil.lab.attacks.influence import influences, link_scores
-from graphveil.lab.attacks.pairs import SecretEdges, draw_pairs
-from graphveil.lab.attacks.roc import RocCurve
+from graphveil.attacks.influence import influences, link_scores
+from graphveil.attacks.pairs import SecretEdges, draw_pairs
+from graphveil.attacks.roc import RocCurve
 from graphveil.serve import create_app, read_runs
 from serve.sockets import Client, listening, request
 

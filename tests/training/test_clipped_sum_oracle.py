@@ -27,9 +27,9 @@ from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries import edge_training
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.orientation import select_one_direction
-from graphveil.estimators.sage.subgraphs import SubgraphClippedSum, neighbor_table
 from graphveil.nn.layers import FeedForward, Hidden
 from graphveil.nn.sage import SageLayer, SageNetwork
+from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table
 
 MARGIN = 1e-6  # of every implementation, relative to the clipping norm
 CLIPS = (1e-9, 1e-3, 0.1, 1.0, 30.0, 1e9)

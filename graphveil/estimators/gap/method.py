@@ -28,6 +28,7 @@ from graphveil.core.unit import NodeRecord, NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.estimators.edge_samples import sample_out_edges
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
 from graphveil.estimators.gap.attention import (
     NETWORK,
@@ -43,7 +44,6 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel, 
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
-from graphveil.estimators.sage.subgraphs import sample_out_edges
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.node_level import fit_node_level, plan_node_level

@@ -1,0 +1,335 @@
+"""Node pairs that an attack scores, and the true edges. Everything here is internal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from graphveil._util import checks
+from graphveil._util.checks import checked
+from graphveil.attacks.roc import Bools, Floats, RocCurve
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
+
+Integers = npt.NDArray[np.int64]
+Sampling = Literal["unbalanced", "balanced", "lo", "hi"]
+SAMPLINGS: tuple[Sampling, ...] = ("unbalanced", "balanced", "lo", "hi")
+CUTOFFS = {"lo": 5, "hi": 10}  # of LinkTeller's graphs of this size; larger ones take 15 and 30
+Score = Callable[[Graph, int], float]  # from a graph and the number of a repeat to a score of the pair
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class SecretEdges:
+    """True edges of a graph, in any direction.
+
+    Args:
+        matrix: Symmetric boolean ``csr_array`` (N, N).
+
+    Privacy:
+        Contains the exact edges. Internal.
+
+    >>> path = SecretEdges.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False))
+    >>> path.joined(np.array([0, 0]), np.array([1, 2])), path.degrees
+    (array([ True, False]), array([1, 2, 1]))
+    """
+
+    matrix: Any
+
+    @classmethod
+    @checked
+    def from_adjacency(cls, adjacency: Adjacency) -> "SecretEdges":
+        """Read the edges of an adjacency.
+
+        Args:
+            adjacency: Adjacency of the graph.
+
+        Privacy:
+            Reads: the exact edges. Charges: nothing. The result is internal.
+        """
+        count = adjacency.num_nodes
+        indices, indptr = adjacency.indices.numpy(), adjacency.indptr.numpy()
+        parts: Any = (np.ones(len(indices), dtype=bool), indices, indptr)
+        rows: Any = sparse.csr_array(parts, shape=(count, count))
+        if adjacency.directed:
+            rows = rows + rows.T.tocsr()
+        rows.sort_indices()
+        return cls(rows)
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def degrees(self) -> Integers:
+        """The number of neighbors of each node (N).
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
+        """
+        return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
+
+    @property
+    def keys(self) -> Integers:
+        """The edges as numbers, smaller end times N plus larger end, ascending.
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
+        """
+        rows = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.matrix.indptr))
+        lower = rows < self.matrix.indices
+        return np.asarray(rows[lower] * self.nodes + self.matrix.indices[lower])
+
+    @checked
+    def joined(self, one: Integers, other: Integers) -> Bools:
+        """Return which pairs are edges.
+
+        Args:
+            one, other: Nodes of each pair (m).
+
+        Privacy:
+            Reads: the exact edges. The result is internal.
+        """
+        low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)
+        wanted, keys = low * self.nodes + high, self.keys
+        if not len(keys):
+            return np.zeros(len(wanted), dtype=bool)
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.asarray(keys[place] == wanted)
+
+
+# -- all pairs among some nodes ----------------------------------------------------------------------------
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class Pairs:
+    """Pairs of sampled nodes, by index in the sample, with their true state.
+
+    Args:
+        nodes: The sampled nodes, in the order of the draw.
+        one, other: Indices into ``nodes``, the earlier drawn first.
+        joined: Whether the pair is an edge.
+
+    Privacy:
+        Contains the true state of node pairs. Internal.
+    """
+
+    nodes: Integers
+    one: Integers
+    other: Integers
+    joined: Bools
+
+    @property
+    def ends(self) -> tuple[Integers, Integers]:
+        """Both ends as node numbers."""
+        return self.nodes[self.one], self.nodes[self.other]
+
+    @property
+    def density(self) -> float:
+        """The share of edges in all scored pairs."""
+        return float(self.joined.mean())
+
+
+@checked
+def draw_pairs(
+    edges: SecretEdges,
+    *,
+    count: int = 500,
+    sampling: Sampling = "unbalanced",
+    cutoff: int | None = None,
+    seed: int = 0,
+) -> Pairs:
+    """Draw nodes and return all pairs of them, as LinkTeller does (Wu, Long, Zhang, Li, S&P 2022).
+
+    Args:
+        edges: True edges.
+        count: Number of nodes to draw.
+        sampling: ``"unbalanced"`` for all pairs of uniformly drawn nodes; ``"balanced"`` for all edges among
+            them and as many non-edges, so that AUC can be compared and average precision cannot; ``"lo"`` and
+            ``"hi"`` for nodes with at most, or at least, ``cutoff`` neighbors.
+        cutoff: Degree of ``"lo"`` and ``"hi"``; 5 and 10 by default.
+        seed: Seed of the draw.
+
+    Returns:
+        The pairs with their true state.
+
+    Raises:
+        ConfigError: If fewer than two nodes qualify, or all pairs are of one kind.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+    """
+    checks.one_of(SAMPLINGS, sampling=sampling)
+    checks.integer_at_least(2, count=count)
+    rng = PublicStreams(seed).numpy(f"pairs-{sampling}")
+    limit, eligible = CUTOFFS.get(sampling, 0) if cutoff is None else cutoff, np.arange(edges.nodes)
+    if sampling == "lo":
+        eligible = np.flatnonzero(edges.degrees <= limit)
+    elif sampling == "hi":
+        eligible = np.flatnonzero(edges.degrees >= limit)
+    if len(eligible) < 2:
+        raise ConfigError(
+            f"sampling={sampling!r} leaves fewer than two nodes to sample from. Change the degree cutoff."
+        )
+    nodes = rng.permutation(eligible)[:count]
+    one, other = (part.astype(np.int64) for part in np.triu_indices(len(nodes), k=1))
+    joined = edges.joined(nodes[one], nodes[other])
+    if not joined.any() or joined.all():
+        raise ConfigError(
+            f"The node pairs from sampling={sampling!r} are all edges or all non-edges, so the attack "
+            "cannot be scored. Sample more nodes."
+        )
+    if sampling == "balanced":
+        apart = np.flatnonzero(~joined)
+        some = rng.permutation(apart)[: int(joined.sum())]
+        kept = np.sort(np.concatenate([np.flatnonzero(joined), some]))
+        one, other, joined = one[kept], other[kept], joined[kept]
+    return Pairs(nodes, one, other, joined)
+
+
+# -- one pair, everything else fixed: the setting of a guarantee's attack bound ----------------------------
+
+
+@checked
+def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
+    """Remove one edge of an undirected graph if it exists, and add it otherwise.
+
+    Args:
+        graph: Undirected graph.
+        pair: Two nodes.
+
+    Returns:
+        The changed graph. It has a new edge set, so its queries are charged separately.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+
+    >>> import torch
+    >>> apart = Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False)
+    >>> SecretEdges.from_adjacency(toggle_edge(apart, (1, 2)).adjacency).keys
+    array([1, 5])
+    """
+    low, high = sorted(pair)
+    keys = np.setxor1d(SecretEdges.from_adjacency(graph.adjacency).keys, [low * graph.num_nodes + high])
+    source, target = np.divmod(keys, graph.num_nodes)
+    edges = Adjacency.from_edges(source, target, num_nodes=graph.num_nodes, directed=False)
+    return graph.replace(adjacency=edges)
+
+
+@checked
+def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> RocCurve:
+    """Measure how well a score reveals one edge, over repeated releases of two neighboring graphs.
+
+    The two graphs differ in that pair alone. Under pure epsilon-DP no score therefore has an AUC above
+    e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), except by chance.
+
+    Args:
+        score: Function that makes a new release of a graph, attacks it, and scores the pair.
+        graph: First graph; the second one has the pair toggled.
+        pair: Two nodes.
+        repeats: Number of releases of each graph.
+
+    Returns:
+        The ROC curve; positives are releases of the graph with the edge.
+
+    Raises:
+        ConfigError: If ``repeats`` is below 1.
+
+    Privacy:
+        Unit: one undirected edge. Charges: whatever ``score`` releases. The result is internal.
+    """
+    joined, apart = pair_scores(score, graph, pair, repeats=repeats)
+    return RocCurve.from_scores(np.append(joined, apart), [True] * repeats + [False] * repeats)
+
+
+@checked
+def pair_scores(
+    score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
+) -> tuple[Floats, Floats]:
+    """Compute the scores of ``single_pair``.
+
+    Args:
+        score: Function that makes a new release of a graph, attacks it, and scores the pair.
+        graph: First graph; the second one has the pair toggled.
+        pair: Two nodes.
+        repeats: Number of releases of each graph.
+
+    Returns:
+        The scores of releases with the edge, and those without it.
+
+    Raises:
+        ConfigError: If ``repeats`` is below 1.
+
+    Privacy:
+        Unit: one undirected edge. Charges: whatever ``score`` releases. The result is internal.
+    """
+    checks.integer_at_least(1, repeats=repeats)
+    both = graph, toggle_edge(graph, pair)
+    joined = SecretEdges.from_adjacency(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0]
+    scores = [np.array([score(one, number) for number in range(repeats)], dtype=np.float64) for one in both]
+    return (scores[0], scores[1]) if joined else (scores[1], scores[0])
+
+
+@checked
+@dataclass(frozen=True)
+class PairTest:
+    """A test of one node pair, "joined" if the score exceeds a threshold chosen on other releases.
+
+    The largest TPR - FPR over thresholds is biased upwards. The first half of the releases therefore selects
+    the threshold and the second half counts. The counts are binomial, and Clopper and Pearson's bounds apply.
+
+    Args:
+        threshold: Midpoint of two scores of the first half.
+        tp: Releases of the second half with the pair joined that the test reports as joined.
+        fp: The same with the pair apart.
+        repeats: Releases of either kind in the second half.
+    """
+
+    threshold: float
+    tp: int
+    fp: int
+    repeats: int
+
+    @classmethod
+    @checked
+    def from_scores(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "PairTest":
+        """Choose the threshold on the first half of the scores, and count on the second half.
+
+        Args:
+            joined: Scores of releases with the edge.
+            apart: Scores of releases without it.
+
+        Returns:
+            The test and its counts.
+
+        Raises:
+            ConfigError: If there are fewer than two releases of a graph.
+
+        >>> PairTest.from_scores([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
+        PairTest(threshold=1.5, tp=1, fp=1, repeats=2)
+        """
+        there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
+        checks.shape((-1,), joined=there, apart=away)
+        checks.within(2, 1 << 53, releases=min(len(there), len(away)))
+        half = min(len(there), len(away)) // 2
+        first, other = np.sort(there[:half]), np.sort(away[:half])
+        values = np.unique(np.append(first, other))
+        cuts = np.append(values[0] - 1, (values[1:] + values[:-1]) / 2)
+        scores = np.searchsorted(other, cuts) - np.searchsorted(first, cuts)  # in units of 1 / half
+        threshold = float(cuts[scores.argmax()])
+        second = slice(half, 2 * half)
+        return cls(
+            threshold, int((there[second] > threshold).sum()), int((away[second] > threshold).sum()), half
+        )
+
+    @property
+    def advantage(self) -> float:
+        """TPR - FPR of the test on the second half, without bias."""
+        return (self.tp - self.fp) / self.repeats

@@ -1,1 +1,0 @@
-"""Attacks, fidelity, broken published mechanisms, and papers: the core never imports them."""
