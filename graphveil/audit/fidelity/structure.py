@@ -17,8 +17,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphveil._util import checks
+from graphveil._util.louvain import louvain
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.structure.public_edges import louvain
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

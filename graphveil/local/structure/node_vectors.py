@@ -9,8 +9,9 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
+from graphveil._util.louvain import Matrix
 from graphveil.errors import MissingDependencyError
-from graphveil.local.structure.public_edges import Matrix, PublicEdges
+from graphveil.local.structure.public_edges import PublicEdges
 
 Vectors = npt.NDArray[np.float32]
 Nodes = npt.NDArray[np.int32]

@@ -11,17 +11,13 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
+from graphveil._util.louvain import Integers, Matrix, louvain
 from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
 from graphveil.core.unit import LocalAttributes
 from graphveil.errors import UnitError
 from graphveil.privacy import Guarantee
 
-Matrix = Any  # a csr_array; slicing and products lose its type parameters
-Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-_MIN_GAIN = 1e-12  # minimum gain of a move, in edges; smaller gains are rounding errors
-_CONVERGENCE_THRESHOLD = 1e-3  # share of moving nodes below which a level ends
-_MAX_PASSES = 20
 _ENTRIES = 1 << 22  # of a block of rows of S A, at most, or one row
 # Cached partitions of edges, which are public. Splits and further fits of one graph reuse them.
 _CACHE: WeakKeyDictionary[AdjacencyVersion, dict[float, Integers]] = WeakKeyDictionary()
@@ -162,51 +158,6 @@ def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
     if resolution not in kept:
         kept[resolution] = louvain(undirected(edges), resolution)
     return kept[resolution]
-
-
-def louvain(graph: Matrix, resolution: float = 1.0) -> Integers:
-    """Return the community of each node of a symmetric ``csr_array``, as ``communities`` finds them."""
-    found = np.arange(graph.shape[0])
-    while True:
-        moved = _local_moves(graph, resolution)
-        count = int(moved.max(initial=-1)) + 1
-        if count == graph.shape[0]:
-            return found
-        found = moved[found]
-        # Communities become nodes; the weights within one become its self-loop.
-        cells = (np.ones(len(moved)), (np.arange(len(moved)), moved))
-        into = sparse.csr_array(cells, shape=(len(moved), count))
-        graph = (into.T @ graph @ into).tocsr()
-
-
-def _local_moves(graph: Matrix, resolution: float) -> Integers:
-    """Return the communities of one level, numbered from 0."""
-    # Lists are faster than arrays here: each move depends on the previous one.
-    starts, others, weights = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    pull = (resolution * degrees / max(degrees.sum(), 1.0)).tolist()
-    degree, total = degrees.tolist(), degrees.tolist()
-    member = list(range(len(degree)))
-    for _ in range(_MAX_PASSES):
-        moves = 0
-        for node, own in enumerate(member):
-            links: dict[int, float] = {own: 0.0}
-            for place in range(starts[node], starts[node + 1]):
-                if others[place] != node:
-                    there = member[others[place]]
-                    links[there] = links.get(there, 0.0) + weights[place]
-            total[own] -= degree[node]
-            best, most = own, links[own] - pull[node] * total[own] + _MIN_GAIN
-            for there, weight in links.items():
-                gain = weight - pull[node] * total[there]
-                if gain > most:
-                    best, most = there, gain
-            total[best] += degree[node]
-            moves += best != own
-            member[node] = best
-        if moves <= _CONVERGENCE_THRESHOLD * len(member):
-            break
-    return np.unique(member, return_inverse=True)[1]
 
 
 # -- similar nodes in a propagation ----

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
+from graphveil._util.louvain import Matrix
 from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.local.structure.node_vectors import (
@@ -25,7 +26,7 @@ from graphveil.local.structure.node_vectors import (
     nearest,
     skip_gram,
 )
-from graphveil.local.structure.public_edges import Matrix, PublicEdges, require_public_edges
+from graphveil.local.structure.public_edges import PublicEdges, require_public_edges
 
 _ENTRIES = 1 << 21  # of a block of rows of T, at most, or one row
 
