@@ -173,6 +173,9 @@ def without_time(text: str, out: str) -> list[str]:
 def published_twice(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Twice:
     """Run a command on both data sets, and compare what it publishes."""
 
+    # Progress lines are then printed at every step, also by a fast machine.
+    monkeypatch.setattr("graphveil._util.display.NOTE_INTERVAL", -1.0)
+
     def twice(flags: Flags, unit: str) -> None:
         planned = invoke(*flags, "--out", "plan", "--dry-run", "--json")
         if planned.code:

@@ -182,7 +182,7 @@ def broken_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> None:
     monkeypatch.setattr(run, name, killed)
 
 
-@pytest.mark.parametrize(("where", "call"), [("_record", 4), ("_write", 2), ("check_data", 2)])
+@pytest.mark.parametrize(("where", "call"), [("_record", 4), ("write_reports", 2), ("check_data", 2)])
 def test_a_killed_sweep_resumes_to_the_same_bytes(
     where: str, call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
