@@ -275,6 +275,17 @@ class Graph:
         """
         return torch.stack([self.members(split) for split in splits]).any(dim=0) & self.labeled
 
+    def mask(self, split: str) -> Tensor:
+        """Return the nodes of one part of the split that have a label, as ``labeled_in(split)``, bool (N).
+
+        Args:
+            split: ``"train"``, ``"val"`` or ``"test"``.
+
+        Privacy:
+            Reads and charges: as ``labeled_in``.
+        """
+        return self.labeled_in(split)
+
     def members(self, split: str) -> Tensor:
         """Return the nodes of one part of the split, with or without a label, bool (N).
 
