@@ -50,7 +50,7 @@ def graph() -> Graph:
     return grouped()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_graph() -> MakeGraph:
     """The function that returns small graphs."""
     return grouped

@@ -43,6 +43,9 @@ MODELS = {
     "mlp on records": lambda seed: gv.MLP(unit="node-record", epsilon=8.0, seed=seed, unsafe_noise_seed=seed),
 }
 SEEDS = (0, 1, 2)
+# Edge-level methods share the scaling of public features: the MLP sees all columns, the others the worst.
+WORST = ("money", "Unix milliseconds", "one extreme", "sparse counts")
+CASES = [(column, model) for column in COLUMNS for model in MODELS if "mlp" in model or column in WORST]
 
 
 def graph(extra=None, *, as_sparse=False, seed=0):
@@ -59,11 +62,11 @@ def accuracy(model, extra=None, *, as_sparse=False):
 
 @pytest.fixture(scope="module")
 def without():
-    return {(model, kind): accuracy(model, as_sparse=kind) for model in MODELS for kind in (False, True)}
+    kinds = [*((model, False) for model in MODELS), ("gap", True)]
+    return {(model, as_sparse): accuracy(model, as_sparse=as_sparse) for model, as_sparse in kinds}
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize(("column", "model"), CASES)
 def test_an_unscaled_column_does_not_reduce_accuracy(column, model, without):
     assert accuracy(model, COLUMNS[column]) > without[model, False] - 0.02
 
@@ -112,14 +115,21 @@ EXTRA = {
 }
 
 
+def binary_accuracy(extra, *, as_sparse):
+    rows = binary(extra, as_sparse=as_sparse)
+    models = [gv.MLP(unit="node-record", epsilon=4.0, seed=s, unsafe_noise_seed=s) for s in SEEDS]
+    return np.mean([model.fit(rows).score(rows) for model in models])
+
+
+@pytest.fixture(scope="module")
+def binary_without():
+    return {as_sparse: binary_accuracy(None, as_sparse=as_sparse) for as_sparse in (False, True)}
+
+
 @pytest.mark.parametrize("as_sparse", [False, True])
 @pytest.mark.parametrize("column", EXTRA)
-def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse):
-    def score(graph):
-        models = [gv.MLP(unit="node-record", epsilon=4.0, seed=s, unsafe_noise_seed=s) for s in SEEDS]
-        return np.mean([model.fit(graph).score(graph) for model in models])
-
-    assert score(binary(EXTRA[column], as_sparse=as_sparse)) > score(binary(as_sparse=as_sparse)) - 0.04
+def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse, binary_without):
+    assert binary_accuracy(EXTRA[column], as_sparse=as_sparse) > binary_without[as_sparse] - 0.04
 
 
 @pytest.mark.parametrize("column", EXTRA)

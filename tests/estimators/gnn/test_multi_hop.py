@@ -31,9 +31,19 @@ from tests.estimators.gnn.modules import SMALL, Doubled, InterruptedFitError, Me
 from tests.training.stateful import KINDS
 
 
+def tiny(seed: int = 0) -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny", seed=seed), seed=0)
+
+
 @pytest.fixture
 def graph() -> Graph:
-    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def fitted() -> gv.PrivateGNN:
+    """Return a fit on the graph of the fixture."""
+    return make().fit(tiny())
 
 
 def make(**changes: Any) -> gv.PrivateGNN:
@@ -183,9 +193,8 @@ def test_the_guarantee_covers_parameters_and_no_prediction(graph: Graph) -> None
     assert "own row" not in bounded
 
 
-def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
-    model = make().fit(graph)
-    other = RECIPES["gap"].split(synthetic("tiny", seed=5), seed=0)
+def test_nothing_is_predicted(graph: Graph, fitted: gv.PrivateGNN, tmp_path: Path) -> None:
+    model, other = fitted, tiny(seed=5)
     for query in (
         model.predict_proba,
         model.predict,
@@ -200,10 +209,10 @@ def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
     assert model.proba_ is None and not (tmp_path / "b").exists()
 
 
-def test_labels_outside_of_training_are_never_read(graph: Graph) -> None:
+def test_labels_outside_of_training_are_never_read(graph: Graph, fitted: gv.PrivateGNN) -> None:
     hidden = graph.y.clone()
     hidden[graph.labeled_in("test")] = 0
-    assert torch.equal(*(weights(make().fit(one)) for one in (graph, graph.replace(y=hidden))))
+    assert torch.equal(weights(fitted), weights(make().fit(graph.replace(y=hidden))))
 
 
 # -- files and interrupted fits ----------------------------------------------------------------------------
@@ -225,10 +234,12 @@ def test_parameters_are_saved_without_predictions(graph: Graph, tmp_path: Path) 
         loaded.predict_proba()
 
 
-def test_an_interrupted_fit_is_resumed_with_the_same_bytes(graph: Graph, tmp_path: Path) -> None:
+def test_an_interrupted_fit_is_resumed_with_the_same_bytes(
+    graph: Graph, fitted: gv.PrivateGNN, tmp_path: Path
+) -> None:
     with pytest.raises(InterruptedFitError):  # in the second pass, whose trees are others
         make().fit(graph, on_progress=interrupt("module", 27), workspace=tmp_path)
-    assert torch.equal(weights(make().fit(graph, workspace=tmp_path)), weights(make().fit(graph)))
+    assert torch.equal(weights(make().fit(graph, workspace=tmp_path)), weights(fitted))
 
 
 def other_features(graph: Graph) -> Graph:
