@@ -199,7 +199,6 @@ class Recommender:
     _users: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """Check every parameter."""
         checks.plain_fields(self)
         _ = self._config
 

@@ -135,7 +135,6 @@ class RequestError(Exception):
     """
 
     def __init__(self, name: str, headers: Mapping[str, str] | None = None, **values: object) -> None:
-        """Look up the parts."""
         self.status, self.kind, text = _ERROR_RESPONSES[name]
         self.message = text.format_map(defaultdict(str, values))
         self.headers = {**_HEADERS.get(name, {}), **(headers or {})}

@@ -193,7 +193,6 @@ class GhostSequential(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        """Store the parts in order."""
         self._parts = parts
         trained = [any(True for _ in part.affines()) for part in parts]
         self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters

@@ -451,7 +451,6 @@ class TreeSearchQuery(BoundedQuery):
     use_public_edges: bool = True  # in the likelihood; their node pairs are excluded in both cases
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         checks.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
         checks.integer_at_least(1, steps=self.steps, every=self.every)

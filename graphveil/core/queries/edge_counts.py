@@ -69,7 +69,6 @@ class EdgeCountQuery(Query):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(2, classes=self.classes)
         check_noise(self.sigma, 1, self.grid_bits)
 

@@ -93,7 +93,6 @@ class EdgeProductQuery(Query):
     grid_bits: int = PRODUCT_GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim)
         checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
         check_noise(self.sigma, 1, self.grid_bits)

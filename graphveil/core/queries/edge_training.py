@@ -156,7 +156,6 @@ class EdgeAttentionQuery(Query):
     forward_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, dim=self.dim, steps=self.steps)
         checks.integer_at_least(2, classes=self.classes)
         checks.positive(learning_rate=self.learning_rate, clip=self.clip)

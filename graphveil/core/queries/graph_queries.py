@@ -71,7 +71,6 @@ class BoundedQuery(Query):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check the budget."""
         checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:

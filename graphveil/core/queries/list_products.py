@@ -93,7 +93,6 @@ class ListProductQuery(Query):
     grid_bits: int = _GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, columns=self.columns, out_degree_bound=self.out_degree_bound)
         checks.within(1, MAX_COLUMNS, columns=self.columns)
         checks.within(1, MAX_COLUMNS, out_degree_bound=self.out_degree_bound)

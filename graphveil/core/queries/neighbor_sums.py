@@ -59,7 +59,6 @@ class GroupWeights:
     table: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        """Check the table."""
         if not self.table:
             raise ConfigError("The weight table is empty. It needs at least one group.")
         for row in self.table:
@@ -185,7 +184,6 @@ class NeighborSumQuery(Query):
     similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim)
         checks.within(1, MAX_DIM, dim=self.dim)
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)

@@ -58,7 +58,6 @@ class OutDegreeSumQuery(Query):
     grid_bits: int = _GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, bound=self.bound)
         check_noise((self.sigma,), 1, self.grid_bits)
 

@@ -222,7 +222,6 @@ class OutEdgeSumQuery(Query):
     grid_bits: int = 14
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
         checks.within(1, MAX_DIM, dim=self.dim)
         check_noise((self.sigma,), 1, self.grid_bits)

@@ -253,7 +253,6 @@ class PairSumQuery(_PairQuery):
     grid_bits: int = SUM_GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, terms=self.terms)
         checks.within(1, MAX_TERMS, terms=self.terms)
         check_noise(self.sigma, 1, self.grid_bits)
@@ -336,7 +335,6 @@ class PairHistogramQuery(_PairQuery):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, terms=self.terms)
         checks.within(1, MAX_TERMS, terms=self.terms)
         checks.integer_at_least(2, cells=self.cells)

@@ -55,7 +55,6 @@ class RecordCountQuery(Query):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_noise((self.sigma,), 1, self.grid_bits)
         check_pays(self.pays)
 
@@ -134,7 +133,6 @@ class AccuracyCountQuery(RecordCountQuery):
     candidates: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, candidates=self.candidates)
         checks.within(1, MAX_DIM, candidates=self.candidates)
         super().__post_init__()

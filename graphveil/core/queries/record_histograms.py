@@ -73,7 +73,6 @@ class RecordHistogramQuery(RecordCountQuery):
     cells: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(2, cells=self.cells)
         checks.within(2, MAX_DIM, cells=self.cells)
         super().__post_init__()
@@ -156,7 +155,6 @@ class FeatureHistogramQuery(RecordCountQuery):
     cells: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, columns=self.columns)
         checks.within(2, torch.iinfo(torch.int16).max, cells=self.cells)
         super().__post_init__()

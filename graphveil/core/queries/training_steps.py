@@ -124,7 +124,6 @@ class DPSGDQuery(Query):
     reach: int = 0
 
     def __post_init__(self) -> None:
-        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
         checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
         checks.integer_at_least(0, reach=self.reach)
@@ -239,7 +238,6 @@ class OneProcessNoise(StepNoise):
     """
 
     def __init__(self, key: bytes, **law: Any) -> None:
-        """Store the process id."""
         super().__init__(key, **law)
         self._process, self._lock = os.getpid(), threading.Lock()
 
