@@ -26,10 +26,10 @@ from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
     ExampleGraph,
+    GaussianQuery,
     NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     QueryDescription,
     check_noise,
@@ -165,7 +165,7 @@ class _PreparedSums(PreparedData):
 
 
 @dataclass(frozen=True)
-class NeighborSumQuery(Query):
+class NeighborSumQuery(GaussianQuery):
     """Release one noisy aggregate per node: the weighted sum of its in-neighbors' bounded vectors.
 
     ``sigma[h]`` is the standard deviation of the noise in rows of group h, for vectors of norm one. With a
@@ -275,11 +275,6 @@ class NeighborSumQuery(Query):
     def groups(self) -> int:
         """The number of groups that the weights distinguish."""
         return self.weights.groups
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise by group of rows."""
-        return self.sigma
 
     @property
     def vector_steps(self) -> float:

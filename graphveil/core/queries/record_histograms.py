@@ -16,7 +16,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.record_counts import RecordCountQuery, noisy_counts
+from graphveil.core.queries.record_counts import RecordCountQuery
 from graphveil.core.query import (
     MAX_DIM,
     ExampleGraph,
@@ -107,8 +107,7 @@ class RecordHistogramQuery(RecordCountQuery):
         (cells,) = data.arrays
         inside = (cells >= 0) & (cells < self.cells)
         exact = torch.bincount(cells[inside], minlength=self.cells).numpy()
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))
+        return self.noisy_counts(exact, data, key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
