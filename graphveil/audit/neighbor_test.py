@@ -497,12 +497,7 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
 
 
 def certified(
-    mechanism: Mechanism,
-    pair: Neighbors,
-    runs: int,
-    delta: float,
-    seed: int,
-    confidence: float = CONFIDENCE,
+    mechanism: Mechanism, pair: Neighbors, runs: int, delta: float, seed: int, confidence: float = CONFIDENCE
 ) -> LowerBound:
     """Return the lower bound on epsilon of one pair, from this many runs on either side."""
     both = [outputs(mechanism, graph, runs, seed + side) for side, graph in enumerate(pair)]

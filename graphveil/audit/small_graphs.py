@@ -311,12 +311,7 @@ def adjacency(graph: SmallGraph, public: PublicGraphFacts, *, weighted: bool = F
         table = public.draw("weights of pairs").random((public.nodes, public.nodes)) * _MAX_WEIGHT
         shares = np.maximum(table, table.T)[source, target]
         found = Adjacency.from_edges(
-            source,
-            target,
-            num_nodes=public.nodes,
-            directed=not halves,
-            weight=shares,
-            max_weight=_MAX_WEIGHT,
+            source, target, num_nodes=public.nodes, directed=not halves, weight=shares, max_weight=_MAX_WEIGHT
         )
     else:
         found = Adjacency.from_edges(source, target, num_nodes=public.nodes, directed=not halves)

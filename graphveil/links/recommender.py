@@ -332,11 +332,7 @@ class Recommender:
 
     @one_thread()
     def recommend(
-        self,
-        lists: Interactions | Sequence[Sequence[Any]] | Any,
-        k: int = _TOP,
-        *,
-        omit_own: bool = True,
+        self, lists: Interactions | Sequence[Sequence[Any]] | Any, k: int = _TOP, *, omit_own: bool = True
     ) -> Recommendations:
         """Return the best items for each list.
 

@@ -231,10 +231,7 @@ _RECORD: dict[str, JsonValue] = {
     "type": "object",
     "required": ["id"],
     "additionalProperties": False,
-    "properties": {
-        "id": _ID,
-        "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]},
-    },
+    "properties": {"id": _ID, "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]}},
 }
 _RECORDS: dict[str, JsonValue] = {"type": "array", "minItems": 1, "items": _RECORD}
 _EDGES: dict[str, JsonValue] = {
@@ -268,10 +265,7 @@ class PredictRequest(_RequestBody):
         json_schema_extra={
             "examples": _EXAMPLES,
             "oneOf": [
-                {
-                    "required": ["ids"],
-                    "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]},
-                },
+                {"required": ["ids"], "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]}},
                 {"required": ["records"], "not": {"required": ["ids"]}},
             ],
         }

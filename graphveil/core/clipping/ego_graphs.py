@@ -349,12 +349,7 @@ _BYTES = 36  # bytes per number: three tables of a chunk fit into the memory tha
 
 
 def ego_graph_logits(
-    module: nn.Module,
-    records: EgoGraphRecords,
-    count: int,
-    classes: int,
-    *,
-    route: Route = "ghost",
+    module: nn.Module, records: EgoGraphRecords, count: int, classes: int, *, route: Route = "ghost"
 ) -> Any:
     """Return the logits of every root (N, C), float64, with separate ego graphs as in training.
 

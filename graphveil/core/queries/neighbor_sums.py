@@ -319,10 +319,7 @@ class NeighborSumQuery(GaussianQuery):
 
 
 def grid_table(
-    vectors: Tensor,
-    groups: Tensor | None,
-    query: NeighborSumQuery,
-    table: Tensor | CompactRows | None = None,
+    vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, table: Tensor | CompactRows | None = None
 ) -> Tensor | CompactRows:
     """Return the weighted contributions as integers, one copy per destination group.
 
