@@ -238,24 +238,17 @@ class NeighborSumQuery(GaussianQuery):
     def example_data(self, graph: ExampleGraph) -> NeighborSumData:
         """Return vectors of records, and keys of the similarity."""
         vectors = graph.vectors(self.dim)
-        keys = (
-            None
-            if self.similarity is None
-            else example_keys(self.similarity, graph.nodes, graph.generator("keys"))
-        )
-        return NeighborSumData(vectors, keys)
+        if self.similarity is None:
+            return NeighborSumData(vectors)
+        return NeighborSumData(vectors, example_keys(self.similarity, graph.nodes, graph.generator("keys")))
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         """Return noisy aggregates."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
-        rows = self.groups * len(vectors)  # a copy of all for each group of destinations
+        size = self.groups * len(vectors), self.dim  # a copy of all for each group of destinations
         compact = data.pairs is None and can_compact(self.dim, self.grid_bits)
-        memory = (
-            private.compact_memory(rows, self.dim, self.grid_bits)
-            if compact
-            else private.memory(rows, self.dim)
-        )
+        memory = private.compact_memory(*size, self.grid_bits) if compact else private.memory(*size)
         table = grid_table(vectors, groups, self, memory)
         noise = RowNoise(
             groups,
