@@ -240,13 +240,8 @@ class GhostBranches(GhostModule):
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
         """Return the concatenated outputs, (sum of widths, B)."""
-        outputs, saved = zip(
-            *(
-                part.forward(block)
-                for part, block in zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
-            ),
-            strict=True,
-        )
+        blocks = zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
+        outputs, saved = zip(*(part.forward(block) for part, block in blocks), strict=True)
         return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
 
     def backward(

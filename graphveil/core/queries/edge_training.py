@@ -301,19 +301,9 @@ def _gradients(
     for piece in _pieces(edges):
         z = examples.rows[piece.sources]
         found.add(parts, z, own[piece.places], by_sum[piece.places], piece.places)
-    return torch.cat(
-        [
-            found.source.flatten(1),
-            _outer(own, found.bias),
-            found.bias,
-            found.readout,
-            found.offset,
-            _outer(own, delta),
-            _outer(x, delta),
-            delta,
-        ],
-        dim=1,
-    )
+    network = found.source.flatten(1), _outer(own, found.bias), found.bias, found.readout, found.offset
+    head = _outer(own, delta), _outer(x, delta), delta
+    return torch.cat([*network, *head], dim=1)
 
 
 def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
