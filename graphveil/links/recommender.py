@@ -15,7 +15,7 @@ A user's scores are the sum of the rows of B over the user's own list.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -546,17 +546,7 @@ class Recommender:
         return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
 
 
-_PARAMETERS = (
-    "unit",
-    "epsilon",
-    "delta",
-    "replace_one",
-    "max_items",
-    "private_metrics",
-    "seed",
-    "unsafe_noise_seed",
-    "max_units",
-)
+_PARAMETERS = tuple(one.name for one in fields(Recommender) if one.init)
 
 
 def item_model(
