@@ -4832,7 +4832,7 @@ BUGS = [
     ),
     dict(
         name="unknown_ids_are_not_named",
-        edits=[("graphveil.serve.schemas:ids_not_found", "shown=shown + more", 'shown=""')],
+        edits=[("graphveil.serve.schemas:ids_not_found", "shown=_shown(positions)", 'shown=""')],
         test="tests/serve/test_predictions.py::test_unknown_ids_are_named_by_position",
     ),
     dict(
