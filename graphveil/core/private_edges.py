@@ -103,8 +103,8 @@ class PrivateEdges:
         starts = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
         parts = np.ones(len(sources), dtype=bool), sources, starts
         lists = sparse.csr_array(parts, shape=(self.num_nodes,) * 2).tocsc()
-        listed, starts = (torch.from_numpy(part.astype(np.int64)) for part in (lists.indices, lists.indptr))
-        return listed, starts
+        listed = torch.from_numpy(lists.indices.astype(np.int64))
+        return listed, torch.from_numpy(lists.indptr.astype(np.int64))
 
     def digest(self, key: bytes) -> str:
         """Return the keyed digest of the edges; an unkeyed one would distinguish neighboring datasets."""
