@@ -26,9 +26,9 @@ from graphveil.core.noise import _kernels
 from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
-from graphveil.core.queries.weights import parse_weight
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
+from graphveil.release.weights import parse_weight
 
 FAST = (
     "one",

@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from scipy import stats
 
-from graphveil.core.queries.weights import SigmoidCos, register_weight
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import CalibrationError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.mlp import MLP
+from graphveil.release.weights import SigmoidCos, register_weight
 
 ROWS = (
     "mlp",

@@ -113,8 +113,8 @@ def ray_folder() -> Iterator[Path]:
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page name weights and methods of its own, which other pages do not find."""
     from graphveil import estimators
-    from graphveil.core.queries import weights
     from graphveil.estimators.own import code
+    from graphveil.release import weights
 
     for module, name in ((weights, "_NAMED"), (estimators, "_REGISTERED"), (code, "_REGISTERED")):
         monkeypatch.setattr(module, name, dict(getattr(module, name)))

@@ -82,7 +82,6 @@ class PrivacyClaim:
     mu: float | None = None
 
     def __post_init__(self) -> None:
-        """Require one of both."""
         if (self.epsilon is None) == (self.mu is None):
             raise ConfigError(
                 "A guarantee to test is missing or given twice. Pass either epsilon= (with delta=) or mu=."
@@ -113,7 +112,6 @@ class PrivacyClaim:
         return loss.epsilon(delta) <= epsilon * (1 + TOLERANCE) + TOLERANCE
 
     def __str__(self) -> str:
-        """Return the claim as text."""
         if self.mu is not None:
             return f"mu = {self.mu:g}"
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
@@ -211,7 +209,6 @@ class NeighborTestResult:
         return tuple(finding.kind for finding in self.findings)
 
     def __str__(self) -> str:
-        """Return the report as text."""
         verdict = "BROKEN" if self.broken else "not refuted"
         effort = f"{self.pairs:,} pairs in {self.seconds:.1f} s"
         measured = "everything is revealed" if math.isinf(self.largest) else f"epsilon {self.largest:.4g}"
@@ -500,12 +497,7 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
 
 
 def certified(
-    mechanism: Mechanism,
-    pair: Neighbors,
-    runs: int,
-    delta: float,
-    seed: int,
-    confidence: float = CONFIDENCE,
+    mechanism: Mechanism, pair: Neighbors, runs: int, delta: float, seed: int, confidence: float = CONFIDENCE
 ) -> LowerBound:
     """Return the lower bound on epsilon of one pair, from this many runs on either side."""
     both = [outputs(mechanism, graph, runs, seed + side) for side, graph in enumerate(pair)]

@@ -346,7 +346,6 @@ class NoiseRecorder:
         given: list[NoiseStep] | None = None,
         zero_noise: bool = False,
     ) -> None:
-        """Store the source of randomness."""
         self.steps: list[NoiseStep] = []
         self.used_hidden = False
         self._rng, self._hidden, self._given, self._zero_noise = rng, hidden or rng, given, zero_noise

@@ -79,11 +79,7 @@ class PlanAudit:
 
 @checked
 def audit_plan(
-    plan: ReleasePlan,
-    *,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-    unsafe_noise_seed: int | None = None,
+    plan: ReleasePlan, *, confidence: float = CONFIDENCE, seed: int = 0, unsafe_noise_seed: int | None = None
 ) -> PlanAudit:
     """Insert canaries into every query of a plan, and compose the events that they certify.
 

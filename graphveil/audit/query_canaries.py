@@ -495,43 +495,31 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResu
 
 
 @insert_canaries.register
-def _of_outcomes(query: OutcomeCountQuery, context: CanaryContext) -> CanaryResult | str:
-    """One record a release: counted or not; where it may be replaced, right or wrong."""
+def _of_single_records(
+    query: OutcomeCountQuery | RecordHistogramQuery | FeatureHistogramQuery, context: CanaryContext
+) -> CanaryResult | str:
+    """One record a release: in the first cell or none; or, replaced, in the first or second.
+
+    The cells of outcomes are right and wrong. The record is in the same cell of all columns.
+    """
     if query.groups > 1 and not query.pays[context.group]:
         return "records of this group are not counted"
+    columns = query.columns if isinstance(query, FeatureHistogramQuery) else 1
     replaced = getattr(context.unit, "replace_one", False)
     along = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
     graph, groups = _two_nodes(context, query.groups)
     present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
     for number, inside in enumerate(present):
-        right = torch.tensor([bool(inside)])
-        wrong = ~right if replaced else torch.zeros_like(right)
-        seen: Floats = context.noisy(query, graph, groups, OutcomeCountData(right, wrong))
-        scores[number] = float(along @ seen) / query.sigma
-    return of_scores(query, context, scores, present)
-
-
-@insert_canaries.register
-def _of_histograms(
-    query: RecordHistogramQuery | FeatureHistogramQuery, context: CanaryContext
-) -> CanaryResult | str:
-    """One record a release, in all columns: in the first cell or none; or, replaced, the first or second."""
-    if query.groups > 1 and not query.pays[context.group]:
-        return "records of this group are not counted"
-    columns = query.columns if isinstance(query, FeatureHistogramQuery) else 1
-    replaced = getattr(context.unit, "replace_one", False)
-    along = np.zeros(query.cells)
-    along[:2] = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
-    graph, groups = _two_nodes(context, query.groups)
-    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
-    for number, inside in enumerate(present):
         cell = 0 if inside else 1 if replaced else -1
-        if isinstance(query, FeatureHistogramQuery):
-            cells = torch.full((1, columns), cell, dtype=torch.int16)
-            seen: Floats = context.noisy(query, graph, groups, FeatureHistogramData(cells))
+        data: QueryData[Tensor]
+        if isinstance(query, OutcomeCountQuery):
+            data = OutcomeCountData(torch.tensor([cell == 0]), torch.tensor([cell == 1]))
+        elif isinstance(query, FeatureHistogramQuery):
+            data = FeatureHistogramData(torch.full((1, columns), cell, dtype=torch.int16))
         else:
-            seen = context.noisy(query, graph, groups, RecordHistogramData(torch.tensor([cell])))
-        scores[number] = float((seen.reshape(columns, -1) @ along).sum()) / (query.sigma * math.sqrt(columns))
+            data = RecordHistogramData(torch.tensor([cell]))
+        seen = context.noisy(query, graph, groups, data).reshape(columns, -1)[:, :2]
+        scores[number] = float((seen @ along).sum()) / (query.sigma * math.sqrt(columns))
     return of_scores(query, context, scores, present)
 
 

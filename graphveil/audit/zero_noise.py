@@ -94,7 +94,6 @@ class _WithoutOwnNoise:
     """
 
     def __init__(self, query: Any) -> None:
-        """Store the query."""
         self._query = query
 
     def __getattr__(self, name: str) -> Any:

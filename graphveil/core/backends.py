@@ -92,7 +92,6 @@ class InMemoryBackend(AggregationBackend):
     block_rows: int = 1 << 21
 
     def __post_init__(self) -> None:
-        """Check the size of a block."""
         checks.integer_at_least(1, block_rows=self.block_rows)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
@@ -117,7 +116,6 @@ class DiskBackend(AggregationBackend):
     block_rows: int = 1 << 19
 
     def __post_init__(self) -> None:
-        """Check the size of a block."""
         checks.integer_at_least(1, block_rows=self.block_rows)
 
     def check(self, adjacency: Adjacency) -> None:

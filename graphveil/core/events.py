@@ -49,7 +49,6 @@ class Gaussian:
     mu: float
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         checks.non_negative(mu=self.mu)
 
@@ -77,7 +76,6 @@ class PairwiseGaussian:
     mu_squared: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        """Check every field."""
         table = tuple(tuple(checks.real(checks.plain(value)) for value in row) for row in self.mu_squared)
         object.__setattr__(self, "mu_squared", table)
         for g, row in enumerate(table):
@@ -112,7 +110,6 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         checks.non_negative(epsilon=self.epsilon)
 
@@ -138,7 +135,6 @@ class PoissonGaussian:
     relation: Relation = "add_remove"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         checks.positive(noise_multiplier=self.noise_multiplier)
         checks.within(0, 1, sampling_rate=self.sampling_rate)
@@ -181,7 +177,6 @@ class PoissonRoots:
     relation: Relation = "add_remove"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
         checks.integer_at_least(1, roots=self.roots)
@@ -221,7 +216,6 @@ class LocalReport:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         checks.one_of(PARTS, part=self.part)
         checks.within(0, math.inf, epsilon=self.epsilon)
@@ -250,7 +244,6 @@ class ApproximateDP:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         _store_numbers(self)
         checks.non_negative(epsilon=self.epsilon)
         checks.within(0, 1, delta=self.delta)

@@ -258,7 +258,6 @@ class MemoryLedger:
             return True
 
     def __len__(self) -> int:
-        """Return the number of recorded releases."""
         return len(self._entries)
 
     def __bool__(self) -> bool:

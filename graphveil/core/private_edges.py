@@ -70,12 +70,8 @@ class PrivateEdges:
     def pieces(self, work: BlockWork) -> Tensor:
         """Return the work's results for the blocks, concatenated, of any length: noisy numbers."""
         backend = self._backend
-        return _joined(
-            [
-                part.clone() if backend.yields_borrowed_memory else part
-                for part in backend.run(work, self._adjacency)
-            ]
-        )
+        parts = backend.run(work, self._adjacency)
+        return _joined([part.clone() if backend.yields_borrowed_memory else part for part in parts])
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
         """Return the exact sum over all blocks of the work's results, computed in this process.
@@ -107,9 +103,8 @@ class PrivateEdges:
         starts = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
         parts = np.ones(len(sources), dtype=bool), sources, starts
         lists = sparse.csr_array(parts, shape=(self.num_nodes,) * 2).tocsc()
-        return torch.from_numpy(lists.indices.astype(np.int64)), torch.from_numpy(
-            lists.indptr.astype(np.int64)
-        )
+        listed = torch.from_numpy(lists.indices.astype(np.int64))
+        return listed, torch.from_numpy(lists.indptr.astype(np.int64))
 
     def digest(self, key: bytes) -> str:
         """Return the keyed digest of the edges; an unkeyed one would distinguish neighboring datasets."""

@@ -20,6 +20,7 @@ from graphveil.core.events import ByGroup, Composed, Event
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
+from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.unit import DirectedEdge, NodeUnit, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, ReleaseError, UnitError
@@ -215,6 +216,32 @@ class Query(ABC):
     def needs_groups(self) -> bool:
         """Whether every node needs a public group."""
         return self.groups > 1
+
+
+class GaussianQuery(Query):
+    """A query whose numbers get Gaussian noise from the plan's sampler, on a grid.
+
+    Its field ``sigma`` is the standard deviation of the noise, or one for each kind of row.
+    """
+
+    sigma: float | tuple[float, ...]
+    grid_bits: int
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviations of the noise, one for each kind of row."""
+        return self.sigma if isinstance(self.sigma, tuple) else (self.sigma,)
+
+    @property
+    def unit_steps(self) -> float:
+        """Grid steps in a contribution of size one."""
+        return 2.0**self.grid_bits
+
+    def noisy_counts(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:
+        """Return whole numbers with noise, one row of noise for each, in float64."""
+        noise = data.public.sampler(self.noise[0] * self.unit_steps)
+        drawn = noise.draw(RowStream(key), np.arange(len(exact)), 1)[:, 0]
+        return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
 
 
 def grid_steps(largest: float, grid_bits: int) -> float:

@@ -34,14 +34,3 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
         return site
 
     return declare
-
-
-def private_sum_table() -> str:
-    """Return the list of places as the table in ``docs/privacy/proofs/index.md``, one line a place."""
-    rows = []
-    for site in sorted(PRIVATE_SUM_SITES, key=lambda site: (site.place, site.queries)):
-        module, _, name = site.place.partition(":")
-        file = "/".join(module.split(".")[1:]) + ".py"
-        queries, note = ", ".join(f"`{query}`" for query in site.queries), site.note and f"; {site.note}"
-        rows.append(f"| {queries} | `{name}` in `{file}`{note} |")
-    return "\n".join(["| query | where its exact numbers get their noise |", "|---|---|", *rows])

@@ -51,7 +51,6 @@ records, which the unit protects from each other. Compute each row from its own 
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Store the function."""
         self._function, self._probed = function, False
 
     def __call__(self, *rows: Any) -> Any:

@@ -110,7 +110,7 @@ def one_hot(codes: Ints) -> Sparse:
         places[known, column] = np.searchsorted(vocabulary, values[known]) + offset
         offset += len(vocabulary)
     present = places >= 0
-    return features.from_pattern(_offsets(present.sum(axis=1)), places[present], columns=offset)
+    return from_pattern(_offsets(present.sum(axis=1)), places[present], columns=offset)
 
 
 def read_facebook_pages(root: Path, name: str) -> Fields:
@@ -230,7 +230,7 @@ def _compressed_rows(arrays: Arrays) -> Features:
             f"An archive has {columns} feature columns, but at most {_MAX_WIDTH} are supported. "
             "Download the file again."
         )
-    x = features.from_pattern(indptr, indices, columns=columns)
+    x = from_pattern(indptr, indices, columns=columns)
     if "x_data" in arrays:
         x.data[:] = arrays["x_data"]
     return features.to_dense(x) if x.shape[1] < _DENSE_WIDTH else x
@@ -278,9 +278,7 @@ def _vocabulary(path: Path, columns: int | None = None) -> Sparse:
     content = json.loads(path.read_text(encoding="utf-8"))
     lists = [sorted(set(content[str(node)])) for node in range(len(content))]
     indices = np.array([feature for one in lists for feature in one], dtype=np.int32)
-    return features.from_pattern(
-        _offsets(np.array(list(map(len, lists)))), indices, columns or indices.max() + 1
-    )
+    return from_pattern(_offsets(np.array(list(map(len, lists)))), indices, columns or indices.max() + 1)
 
 
 def _offsets(counts: Ints) -> Ints:
@@ -529,3 +527,17 @@ def read_npz(path: Path, names: Collection[str]) -> Arrays:
                 if file.read(1):  # the checksum of a member is compared at its end
                     raise ValueError("does not have the size in its header")
         return arrays
+
+
+def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], columns: int) -> Sparse:
+    """Return the sparse binary features with ones at the given places of each row.
+
+    >>> from graphveil.core.features import to_dense
+    >>> to_dense(from_pattern(np.array([0, 1, 3]), np.array([2, 0, 2]), columns=3))
+    tensor([[0., 0., 1.],
+            [1., 0., 1.]])
+    """
+    check_rows(indptr, indices, columns)
+    ones = np.ones(len(indices), dtype=np.float32)
+    shape = (len(indptr) - 1, columns)
+    return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from graphveil._util import checks
-from graphveil.core import features
 from graphveil.core.noise.random import PublicStreams
+from graphveil.data.columns import unit_interval
 from graphveil.data.graph import Graph, check_kind
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, SHARES, UNLABELED, part_bounds
 from graphveil.errors import ConfigError, GraphError
@@ -277,7 +277,7 @@ class DatasetRecipe:
             graph = graph.subgraph(connected)
         if self.unit_features:
             drop = paper and CONSTANT_DROPPED in self.paper_deviations
-            graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
+            graph = graph.replace(x=unit_interval(graph.x, drop_constant=drop))
         # Recorded also if nothing was dropped: a record that depends on the data would reveal something.
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 

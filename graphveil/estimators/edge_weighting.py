@@ -9,11 +9,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 from graphveil._util import checks
 from graphveil.core.clipping.adam import Adam
 from graphveil.core.features import Features
-from graphveil.core.queries.weights import Similarity, parse_weight
+from graphveil.core.queries.weights import Similarity
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward, batch_of
+from graphveil.release.weights import parse_weight
 
 ROWS = ("input", "previous")
 PAPER_WEIGHT_DEVIATION = (

@@ -8,7 +8,6 @@ import torch
 from graphveil._util import checks
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.accounting.gaussian import auto_delta, check_delta, epsilon_of, mu_of
-from graphveil.core.features import columns_beyond
 from graphveil.core.guarantee import Mode
 from graphveil.core.unit import (
     DirectedEdge,
@@ -22,6 +21,7 @@ from graphveil.core.unit import (
     Unit,
 )
 from graphveil.data import Graph
+from graphveil.data.columns import columns_beyond
 from graphveil.data.graph import check_kind
 from graphveil.data.tables.labels import (
     REGRESSION,

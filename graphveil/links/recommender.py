@@ -15,7 +15,7 @@ A user's scores are the sum of the rows of B over the user's own list.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -199,7 +199,6 @@ class Recommender:
     _users: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """Check every parameter."""
         checks.plain_fields(self)
         _ = self._config
 
@@ -333,11 +332,7 @@ class Recommender:
 
     @one_thread()
     def recommend(
-        self,
-        lists: Interactions | Sequence[Sequence[Any]] | Any,
-        k: int = _TOP,
-        *,
-        omit_own: bool = True,
+        self, lists: Interactions | Sequence[Sequence[Any]] | Any, k: int = _TOP, *, omit_own: bool = True
     ) -> Recommendations:
         """Return the best items for each list.
 
@@ -551,17 +546,7 @@ class Recommender:
         return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
 
 
-_PARAMETERS = (
-    "unit",
-    "epsilon",
-    "delta",
-    "replace_one",
-    "max_items",
-    "private_metrics",
-    "seed",
-    "unsafe_noise_seed",
-    "max_units",
-)
+_PARAMETERS = tuple(one.name for one in fields(Recommender) if one.init)
 
 
 def item_model(

@@ -71,7 +71,6 @@ class Bins:
     decode: Decode = "unbiased"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.non_negative(epsilon=self.epsilon)
         checks.integer_at_least(2, k=self.k)
         checks.within(2, MAX_OUTPUTS, k=self.k)
@@ -425,7 +424,6 @@ Use FeatureRR with public_weights. mode='paper' reproduces the paper without a g
     mode: Literal["strict", "paper"] = "strict"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_budget(epsilon=self.epsilon)
         checks.positive(epsilon=self.epsilon)
         checks.integer_at_least(1, dim=self.dim)

@@ -287,7 +287,6 @@ class LDPReports:
     indices: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
-        """Return the number of records."""
         return len(self.values)
 
     def part(self, part: slice) -> "LDPReports":
@@ -314,7 +313,6 @@ class FeatureMechanism(ABC):
     bounds: Bounds = field(default=Bounds())
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_budget(epsilon=self.epsilon)
         checks.integer_at_least(1, dim=self.dim)
         checks.within(1, MAX_DIM, dim=self.dim)

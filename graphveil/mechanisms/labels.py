@@ -58,7 +58,6 @@ class LabelMechanism(ABC):
     classes: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_budget(epsilon=self.epsilon)
         checks.integer_at_least(2, classes=self.classes)
         checks.within(2, MAX_CLASSES, classes=self.classes)

@@ -25,7 +25,6 @@ class _SingleProcessSecret:
     """
 
     def __init__(self) -> None:
-        """Store the process id."""
         self._process = os.getpid()
 
     def _check_process(self) -> None:

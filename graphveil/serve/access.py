@@ -183,7 +183,6 @@ class Keys:
         self._places = {hashed: place for place, hashed in enumerate(self._by_hash)}
 
     def __len__(self) -> int:
-        """Return the number of keys."""
         return len(self._by_hash)
 
     def find(self, text: str) -> Key | None:

@@ -206,9 +206,7 @@ def _add_pages(
         return _json({"new_releases": release_service is not None, "budget": budget, "runs": guarantees})
 
     @app.get(
-        "/healthz",
-        responses=schemas.responses(schemas.HealthResponse),
-        summary="Whether the server answers",
+        "/healthz", responses=schemas.responses(schemas.HealthResponse), summary="Whether the server answers"
     )
     async def healthz() -> Response:
         return _json({"status": "ok"})

@@ -45,7 +45,6 @@ class Metrics:
     """Counters of one worker. With several workers, ``text`` returns the sums of all."""
 
     def __init__(self) -> None:
-        """Start to count."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "graphveil_requests",
@@ -167,7 +166,6 @@ class RequestMiddleware:
     """
 
     def __init__(self, app: App, admission: AdmissionControl) -> None:
-        """Wrap an application."""
         self._app, self._admission, self._limits = app, admission, admission.limits
         self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each incomplete body, the oldest first
         self._unread = 0  # bytes of large answers that clients have not read

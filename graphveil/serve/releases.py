@@ -211,7 +211,6 @@ class ServerLedger:
     """
 
     def __init__(self, release_budget: ReleaseBudget, guarantee: Guarantee, folder: Path) -> None:
-        """Open both."""
         self._limit = Limit(release_budget.epsilon, Decimal(repr(guarantee.delta)))
         self.account = RunAccount.from_name(release_budget.ledger, guarantee)
         self._unit, self._data_set = self.account.unit, self.account.ledger
@@ -299,7 +298,6 @@ class ReleaseService:
     """
 
     def __init__(self, folder: Path, run: ServedRun, release_budget: ReleaseBudget, max_waiting: int) -> None:
-        """Open the ledgers."""
         if run.guarantee.unit not in _UNITS:
             raise ConfigError(
                 "New releases need an edge-level privacy unit, but the unit of this run is "

@@ -135,7 +135,6 @@ class RequestError(Exception):
     """
 
     def __init__(self, name: str, headers: Mapping[str, str] | None = None, **values: object) -> None:
-        """Look up the parts."""
         self.status, self.kind, text = _ERROR_RESPONSES[name]
         self.message = text.format_map(defaultdict(str, values))
         self.headers = {**_HEADERS.get(name, {}), **(headers or {})}
@@ -163,17 +162,18 @@ def invalid_body(*fields: object) -> RequestError:
 
 def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
     """Return the error for unknown ids, by their positions in the request."""
-    shown = ", ".join(str(position) for position in positions[:_SHOWN])
-    more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
     numbers = ' The ids of this run are numbers: send 7 and not "7".' if quoted else ""
-    return RequestError("ids_not_found", shown=shown + more, numbers=numbers)
+    return RequestError("ids_not_found", shown=_shown(positions), numbers=numbers)
 
 
 def pair_ids_not_found(positions: Sequence[int]) -> RequestError:
     """Return the error for unknown ids of a request about pairs, by their positions in order."""
-    shown = ", ".join(str(position) for position in positions[:_SHOWN])
+    return RequestError("pair_ids_not_found", shown=_shown(positions))
+
+
+def _shown(positions: Sequence[int]) -> str:
     more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
-    return RequestError("pair_ids_not_found", shown=shown + more)
+    return ", ".join(str(position) for position in positions[:_SHOWN]) + more
 
 
 def other_features(width: int, names: Sequence[str], wrong: Sequence[str] = ()) -> RequestError:
@@ -224,7 +224,13 @@ _ID: dict[str, JsonValue] = {
     ]
 }
 _NUMBER: dict[str, JsonValue] = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-_NUMBERS: dict[str, JsonValue] = {"type": "array", "items": _NUMBER}
+
+
+def _list_of(items: JsonValue, **sizes: JsonValue) -> dict[str, JsonValue]:
+    return {"type": "array", **sizes, "items": items}
+
+
+_NUMBERS = _list_of(_NUMBER)
 _VALUE: dict[str, JsonValue] = {
     "anyOf": [{"type": "string"}, _NUMBER, {"type": "boolean"}, _NUMBERS, {"type": "null"}]
 }
@@ -232,26 +238,14 @@ _RECORD: dict[str, JsonValue] = {
     "type": "object",
     "required": ["id"],
     "additionalProperties": False,
-    "properties": {
-        "id": _ID,
-        "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]},
-    },
+    "properties": {"id": _ID, "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]}},
 }
-_RECORDS: dict[str, JsonValue] = {"type": "array", "minItems": 1, "items": _RECORD}
-_EDGES: dict[str, JsonValue] = {
-    "type": "array",
-    "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": _ID},
-}
-_IDS_BY_COLUMN: dict[str, JsonValue] = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"type": "object", "required": [ID], "additionalProperties": False, "properties": {ID: _ID}},
-}
-_IDS_IN_ROWS: dict[str, JsonValue] = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"type": "array", "minItems": 1, "maxItems": 1, "items": _ID},
-}
+_RECORDS = _list_of(_RECORD, minItems=1)
+_EDGES = _list_of(_list_of(_ID, minItems=2, maxItems=2))
+_IDS_BY_COLUMN = _list_of(
+    {"type": "object", "required": [ID], "additionalProperties": False, "properties": {ID: _ID}}, minItems=1
+)
+_IDS_IN_ROWS = _list_of(_list_of(_ID, minItems=1, maxItems=1), minItems=1)
 _TABLES: list[JsonValue] = [
     {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
     {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
@@ -269,10 +263,7 @@ class PredictRequest(_RequestBody):
         json_schema_extra={
             "examples": _EXAMPLES,
             "oneOf": [
-                {
-                    "required": ["ids"],
-                    "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]},
-                },
+                {"required": ["ids"], "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]}},
                 {"required": ["records"], "not": {"required": ["ids"]}},
             ],
         }

@@ -37,7 +37,7 @@ from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCoun
 from graphveil.core.queries.record_histograms import FeatureHistogramQuery, RecordHistogramQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.queries.tree_steps import TreeStepsQuery
-from graphveil.core.queries.weights import Attention, GivenWeight, SigmoidCos
+from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.mechanisms import (
@@ -51,6 +51,7 @@ from graphveil.mechanisms import (
     SubsetSelection,
     WeightedAllocation,
 )
+from graphveil.release.weights import Attention, SigmoidCos
 
 DELTA = 1e-5
 EDGE, OWNER, SUBSET = UndirectedEdge(), NodeRecord(), EdgeSubset()

@@ -46,13 +46,13 @@ from graphveil.core.queries.record_histograms import (
     RecordHistogramQuery,
 )
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
-from graphveil.core.queries.weights import parse_weight
 from graphveil.core.query import GRID_BITS
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.data import Graph
 from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.release.weights import parse_weight
 from graphveil.runs.run_folder import RunFolder, check_data, read_checked, write_checked
 
 KEY = ReleaseKey.from_seed(2024, "checks")

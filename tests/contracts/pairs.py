@@ -18,10 +18,12 @@ from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData, example_keys
-from graphveil.core.queries.weights import (
+from graphveil.core.queries.weights import DotWeight, Similarity
+from graphveil.core.release import Release
+from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
-    DotWeight,
     ExpCos,
     HalfCos,
     Jaccard,
@@ -30,10 +32,7 @@ from graphveil.core.queries.weights import (
     PosteriorDot,
     ReluCos,
     SigmoidCos,
-    Similarity,
 )
-from graphveil.core.release import Release
-from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 
 DIM = 2
 

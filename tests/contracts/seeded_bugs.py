@@ -266,7 +266,7 @@ BUGS = [
         name="products_are_charged_half",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProductQuery.event",
+                "graphveil.core.queries.edge_products:EdgePairQuery.event",
                 "self.sensitivity(unit) / self.sigma[0]",
                 "self.sensitivity(unit) / self.sigma[0] / 2",
             )
@@ -466,7 +466,7 @@ BUGS = [
         name="an_edge_is_counted_in_both_directions",
         edits=[
             (
-                "graphveil.core.queries.edge_counts:noisy_cells",
+                "graphveil.core.queries.edge_counts:EdgeCountQuery.answer",
                 "np.where(np.eye(classes, dtype=bool), 4, 2)",
                 "np.where(np.eye(classes, dtype=bool), 2, 1)",
             )
@@ -693,8 +693,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_histograms:RecordHistogramQuery.answer",
-                "data.public.sampler(self.sigma * self.unit_steps)",
-                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+                "self.noisy_counts(exact, data, key)",
+                "(self.noisy_counts(exact, data, key) + torch.from_numpy(exact)) / 2",
             )
         ],
         test="tests/release/test_record_histograms.py::test_every_count_has_the_charged_noise[0]",
@@ -763,8 +763,8 @@ BUGS = [
         name="a_tally_is_exact",
         edits=[
             (
-                "graphveil.core.queries.record_counts:noisy_counts",
-                "(exact * int(steps) + drawn) / steps",
+                "graphveil.core.query:GaussianQuery.noisy_counts",
+                "(exact * int(self.unit_steps) + drawn) / self.unit_steps",
                 "exact * 1.0",
             )
         ],
@@ -1054,9 +1054,9 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.core.queries.edge_counts:EdgeCountQuery.answer",
-                "sampler(self.sigma[0]",
-                "sampler(0.96 * self.sigma[0]",
+                "graphveil.core.query:GaussianQuery.noisy_counts",
+                "sampler(self.noise[0]",
+                "sampler(0.96 * self.noise[0]",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
@@ -1066,9 +1066,9 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.core.queries.edge_counts:noisy_cells",
-                "np.arange(len(cells[0]))",
-                "np.zeros(len(cells[0]), dtype=np.int64)",
+                "graphveil.core.query:GaussianQuery.noisy_counts",
+                "np.arange(len(exact))",
+                "np.zeros(len(exact), dtype=np.int64)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
@@ -1077,9 +1077,9 @@ BUGS = [
         name="counts_between_classes_go_without_noise",
         edits=[
             (
-                "graphveil.core.queries.edge_counts:noisy_cells",
-                "return torch.from_numpy(noisy)",
-                "return torch.from_numpy(np.where(np.eye(classes, dtype=bool), noisy, counts))",
+                "graphveil.core.queries.edge_counts:EdgeCountQuery.answer",
+                "return noisy",
+                "return torch.where(torch.eye(classes, dtype=torch.bool), noisy, torch.from_numpy(counts))",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
@@ -1795,9 +1795,9 @@ BUGS = [
         name="a_move_is_bounded_by_one_of_its_blocks_alone",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:larger",
-                "    if second > first:\n        found = second",
-                "    if second > 0.0:\n        if second < first:\n            found = second",
+                "graphveil.core.queries.dendrogram_walk:walk",
+                "max(was_y + new_x, was_x + new_y, was_x + new_x)",
+                "min(was_y + new_x, was_x + new_y, was_x + new_x)",
             ),
             (
                 "graphveil.core.noise._native:",
@@ -4836,7 +4836,7 @@ BUGS = [
     ),
     dict(
         name="unknown_ids_are_not_named",
-        edits=[("graphveil.serve.schemas:ids_not_found", "shown=shown + more", 'shown=""')],
+        edits=[("graphveil.serve.schemas:ids_not_found", "shown=_shown(positions)", 'shown=""')],
         test="tests/serve/test_predictions.py::test_unknown_ids_are_named_by_position",
     ),
     dict(
@@ -4978,8 +4978,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.dendrogram_walk:walk",
-                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
-                "larger(was_y + new_x, was_x + new_y)",
+                "max(was_y + new_x, was_x + new_y, was_x + new_x)",
+                "max(was_y + new_x, was_x + new_y)",
             ),
             (
                 "graphveil.core.noise._native:",
@@ -4995,8 +4995,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.dendrogram_walk:walk",
-                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
-                "larger(was_x + new_y, was_x + new_x)",
+                "max(was_y + new_x, was_x + new_y, was_x + new_x)",
+                "max(was_x + new_y, was_x + new_x)",
             ),
             (
                 "graphveil.core.noise._native:",
@@ -5012,8 +5012,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.dendrogram_walk:walk",
-                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
-                "larger(was_y + new_x, was_x + new_x)",
+                "max(was_y + new_x, was_x + new_y, was_x + new_x)",
+                "max(was_y + new_x, was_x + new_x)",
             ),
             (
                 "graphveil.core.noise._native:",
@@ -5284,7 +5284,7 @@ BUGS = [
         name="the_slack_covers_one_step_of_many",
         edits=[
             (
-                "graphveil.core.queries.training_steps:DPSGDQuery.changed",
+                "graphveil.core.queries.training_steps:NoisyStepsQuery.changed",
                 "self.parameters * self.steps",
                 "self.parameters",
             ),

@@ -14,8 +14,9 @@ from contracts.pairs import CHECKS, WEIGHTS
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.plan import hops
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery, example_keys
-from graphveil.core.queries.weights import Landmarks, SigmoidCos, Similarity
+from graphveil.core.queries.weights import Similarity
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release.weights import Landmarks, SigmoidCos
 
 Patch = pytest.MonkeyPatch
 

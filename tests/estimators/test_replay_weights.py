@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.queries.weights import _NAMED, ONE
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
+from graphveil.release.weights import _NAMED, ONE
 from tests.estimators.replay import Pair, largest_share
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")

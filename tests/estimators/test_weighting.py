@@ -11,12 +11,12 @@ import torch
 from graphveil.backends import Memory
 from graphveil.core.accounting.gaussian import mu_of
 from graphveil.core.ledger import ledger_of
-from graphveil.core.queries.weights import SigmoidCos
 from graphveil.errors import ConfigError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
 from graphveil.privacy import renyi
+from graphveil.release.weights import SigmoidCos
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries
 from tests.estimators.interrupted import InterruptedFit
 

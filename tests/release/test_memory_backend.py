@@ -44,20 +44,13 @@ from graphveil.core.queries.out_edge_sums import (
 )
 from graphveil.core.queries.pair_sums import PairSums, PairTerms, ScoreCounts
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
-from graphveil.core.queries.weights import (
-    Attention,
-    ClassAgree,
-    GivenWeight,
-    Jaccard,
-    Landmarks,
-    ReluCos,
-    SigmoidCos,
-)
+from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
 from graphveil.papers.as_published.graph_queries import PerturbedRows, RowCounts
+from graphveil.release.weights import Attention, ClassAgree, Jaccard, Landmarks, ReluCos, SigmoidCos
 
 
 def star(leaves: int) -> Adjacency:

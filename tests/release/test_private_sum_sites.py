@@ -9,7 +9,7 @@ from pathlib import Path
 
 import graphveil.core
 from graphveil.core.query import Query
-from graphveil.core.sites import PRIVATE_SUM_SITES, private_sum_table
+from graphveil.core.sites import PRIVATE_SUM_SITES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
@@ -96,6 +96,17 @@ def all_modules_of_release() -> None:
     for found in pkgutil.walk_packages(graphveil.core.__path__, "graphveil.core."):
         importlib.import_module(found.name)
     importlib.import_module(PUBLISHED)
+
+
+def private_sum_table() -> str:
+    """Return the list of places as the table in ``docs/privacy/proofs/index.md``, one line a place."""
+    rows = []
+    for site in sorted(PRIVATE_SUM_SITES, key=lambda site: (site.place, site.queries)):
+        module, _, name = site.place.partition(":")
+        file = "/".join(module.split(".")[1:]) + ".py"
+        queries, note = ", ".join(f"`{query}`" for query in site.queries), site.note and f"; {site.note}"
+        rows.append(f"| {queries} | `{name}` in `{file}`{note} |")
+    return "\n".join(["| query | where its exact numbers get their noise |", "|---|---|", *rows])
 
 
 def test_the_page_lists_the_declared_places() -> None:

@@ -6,17 +6,9 @@ from torch import Tensor
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import blocks
 from graphveil.core.queries import pair_weights as _pairs
-from graphveil.core.queries.weights import (
-    DotWeight,
-    HalfCos,
-    Landmarks,
-    SigmoidCos,
-    Similarity,
-    _landmarks,
-    _nearest,
-    parse_weight,
-)
+from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.errors import ConfigError
+from graphveil.release.weights import HalfCos, Landmarks, SigmoidCos, _landmarks, _nearest, parse_weight
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

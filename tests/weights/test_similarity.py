@@ -26,21 +26,7 @@ from graphveil.core.queries.pair_weights import (
     PairWeights,
     integer_tanh,
 )
-from graphveil.core.queries.weights import (
-    Attention,
-    ClassAgree,
-    DotWeight,
-    ExpCos,
-    HalfCos,
-    Jaccard,
-    LearnedPublic,
-    PosteriorDot,
-    ReluCos,
-    SigmoidCos,
-    Similarity,
-    parse_weight,
-    register_weight,
-)
+from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.errors import (
@@ -49,6 +35,19 @@ from graphveil.errors import (
     NotImplementedGuaranteeError,
     ReleaseError,
     UnsupportedGuaranteeError,
+)
+from graphveil.release.weights import (
+    Attention,
+    ClassAgree,
+    ExpCos,
+    HalfCos,
+    Jaccard,
+    LearnedPublic,
+    PosteriorDot,
+    ReluCos,
+    SigmoidCos,
+    parse_weight,
+    register_weight,
 )
 
 NODES = 60

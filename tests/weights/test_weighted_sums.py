@@ -22,7 +22,7 @@ from graphveil.core.queries.pair_weights import (
     integer_tanh,
 )
 from graphveil.core.queries.row_sums import Sums, exact_sum
-from graphveil.core.queries.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
+from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
 
 NODES, LONGEST = 50, 1 << 10
 

@@ -55,7 +55,6 @@ class PrivateSchedule:
     average: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         checks.integer_at_least(1, epochs=self.epochs)
         if self.batch_size is not None:
             checks.integer_at_least(1, batch_size=self.batch_size)

@@ -55,9 +55,8 @@ Route = Literal["ghost", "vmap", "loop"]
 _STARS, _SEED, _MISSING = 8, 5, 0.3  # number, seed and missing share of random trees
 Parameters = dict[str, Tensor]
 T = TypeVar("T")
-_GradientParts = tuple[
-    tuple[list[Tensor], Parameters], list[Tensor]
-]  # gradients for moves and parameters, and inputs
+# Gradients for moves and parameters, and inputs.
+_GradientParts = tuple[tuple[list[Tensor], Parameters], list[Tensor]]
 
 
 class EgoGraphRecords(Protocol):
@@ -273,10 +272,8 @@ class EgoGraphClippedSum(ClippedSum):
             part.detach().expand(count, *part.shape).requires_grad_()
             for part in (*output_offsets, *formed.values())
         ]
-        own, weights = (
-            given[: len(output_offsets)],
-            dict(zip(formed, given[len(output_offsets) :], strict=True)),
-        )
+        calls = len(output_offsets)
+        own, weights = given[:calls], dict(zip(formed, given[calls:], strict=True))
         with self._copies.run() as module:
             losses, inputs = vmap_records(partial(self._loss, module))(own, weights, *stars)
             if losses.requires_grad:
@@ -284,8 +281,8 @@ class EgoGraphClippedSum(ClippedSum):
                 found = torch.autograd.grad(losses, given, ones, materialize_grads=True)
             else:  # a module whose output does not depend on its parameters
                 found = tuple(torch.zeros_like(part) for part in given)
-        gradients = dict(zip(formed, found[len(output_offsets) :], strict=True))
-        return (list(found[: len(output_offsets)]), gradients), [part.detach() for part in inputs]
+        gradients = dict(zip(formed, found[calls:], strict=True))
+        return (list(found[:calls]), gradients), [part.detach() for part in inputs]
 
     def _looped_gradients(
         self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
@@ -349,12 +346,7 @@ _BYTES = 36  # bytes per number: three tables of a chunk fit into the memory tha
 
 
 def ego_graph_logits(
-    module: nn.Module,
-    records: EgoGraphRecords,
-    count: int,
-    classes: int,
-    *,
-    route: Route = "ghost",
+    module: nn.Module, records: EgoGraphRecords, count: int, classes: int, *, route: Route = "ghost"
 ) -> Any:
     """Return the logits of every root (N, C), float64, with separate ego graphs as in training.
 

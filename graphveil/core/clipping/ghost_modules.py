@@ -193,7 +193,6 @@ class GhostSequential(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        """Store the parts in order."""
         self._parts = parts
         trained = [any(True for _ in part.affines()) for part in parts]
         self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters
@@ -241,13 +240,8 @@ class GhostBranches(GhostModule):
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
         """Return the concatenated outputs, (sum of widths, B)."""
-        outputs, saved = zip(
-            *(
-                part.forward(block)
-                for part, block in zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
-            ),
-            strict=True,
-        )
+        blocks = zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
+        outputs, saved = zip(*(part.forward(block) for part, block in blocks), strict=True)
         return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
 
     def backward(

@@ -184,29 +184,12 @@ class Adjacency:
 
     @classmethod
     def _in_order(
-        cls,
-        indptr: Tensor,
-        indices: Tensor,
-        directed: bool,
-        edge_set: EdgeSet,
-        history: tuple[GrowthStep, ...] = (),
-        weights: Tensor | None = None,
-        max_weight: float | None = None,
-        folder: Path | None = None,
+        cls, indptr: Tensor, indices: Tensor, directed: bool, edge_set: EdgeSet, **others: Any
     ) -> Adjacency:
         """Return rows that are known to be sorted, without checking them again."""
         made = object.__new__(cls)
-        vars(made).update(
-            indptr=indptr,
-            indices=indices,
-            directed=directed,
-            edge_set=edge_set,
-            history=history,
-            weights=weights,
-            max_weight=max_weight,
-            folder=folder,
-            version=AdjacencyVersion(),
-        )
+        named = {"indptr": indptr, "indices": indices, "directed": directed, "edge_set": edge_set}
+        vars(made).update(named, **others, version=AdjacencyVersion())
         return made
 
     def __repr__(self) -> str:
@@ -355,7 +338,10 @@ class Adjacency:
         indptr = torch.from_numpy(matrix.indptr.astype(np.int64))
         indices = torch.from_numpy(matrix.indices.astype(np.int32, copy=False))
         weights = None if max_weight is None else torch.from_numpy(matrix.data.astype(np.float32))
-        return cls._in_order(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
+        kept = edge_set or EdgeSet()
+        return cls._in_order(
+            indptr, indices, directed, kept, history=history, weights=weights, max_weight=max_weight
+        )
 
     def _unwrap(self) -> Adjacency:
         """Return edges that can be read. Only queries call it."""
@@ -499,6 +485,11 @@ class Adjacency:
         )
 
 
+def _protected(name: str) -> Any:
+    """Return a property that raises ``ProtectedDataError``."""
+    return property(lambda edges: edges._refuse(name))
+
+
 class ProtectedEdges(Adjacency):
     """A handle of protected edges for methods: queries accept it, and nothing else reads it.
 
@@ -516,6 +507,9 @@ class ProtectedEdges(Adjacency):
 read. Query them: session.open(graph) and release.answer(...). Their noisy answers are public.
     """
 
+    indptr, indices = _protected("indptr"), _protected("indices")
+    weights, history = _protected("weights"), _protected("history")
+
     def __init__(self, edges: Adjacency, unit: str) -> None:
         """Store the edges; they are not read."""
         public = ("directed", "edge_set", "max_weight", "folder", "version")
@@ -525,26 +519,6 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
     def num_nodes(self) -> int:
         """The number of nodes N, which is public."""
         return self._unwrap().num_nodes
-
-    @property
-    def indptr(self) -> NoReturn:
-        """Raise ``ProtectedDataError``."""
-        self._refuse("indptr")
-
-    @property
-    def indices(self) -> NoReturn:
-        """Raise ``ProtectedDataError``."""
-        self._refuse("indices")
-
-    @property
-    def weights(self) -> NoReturn:
-        """Raise ``ProtectedDataError``."""
-        self._refuse("weights")
-
-    @property
-    def history(self) -> NoReturn:
-        """Raise ``ProtectedDataError``."""
-        self._refuse("history")
 
     @property
     def unit(self) -> str:

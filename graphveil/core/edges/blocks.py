@@ -43,7 +43,6 @@ class EdgeBlock:
         return f"Edges(rows {self.start} to {self.stop})"
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return self.stop - self.start
 
     def __getstate__(self) -> dict[str, object]:

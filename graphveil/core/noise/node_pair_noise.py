@@ -403,7 +403,6 @@ class NoisyCells:
     wanted: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.positive(epsilon=self.epsilon)
         checks.integer_at_least(0, cells=self.cells, wanted=self.wanted)
         checks.within(0, MAX_CELLS, cells=self.cells)

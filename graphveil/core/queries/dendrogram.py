@@ -16,11 +16,10 @@ from torch import Tensor
 
 from graphveil.core.edges.node_pairs import NodePairIndex
 from graphveil.core.noise._kernels import Floats, Ints
-from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.graph_queries import (
-    BoundedQuery,
+    LaplaceCountQuery,
     NodePairData,
     PreparedNodePairs,
     exact_node_pairs,
@@ -304,7 +303,7 @@ class _PreparedBlocks(PreparedNodePairs):
 
 
 @dataclass(frozen=True)
-class BlockCountQuery(BoundedQuery):
+class BlockCountQuery(LaplaceCountQuery):
     """One count per block, each with independent discrete Laplace noise.
 
     Privacy:
@@ -320,16 +319,6 @@ class BlockCountQuery(BoundedQuery):
     wire_name: ClassVar[str] = "BlockCountQuery"
     stage: ClassVar[str] = "counts of blocks"
     data: ClassVar[type[BlockCountData]] = BlockCountData
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        """The law of the noise."""
-        return DiscreteLaplace(self.epsilon)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise in edges."""
-        return (self.law.sigma,)
 
     def example_data(self, graph: ExampleGraph) -> BlockCountData | None:
         """Return all node pairs, with a random tree over the listed nodes."""

@@ -41,26 +41,14 @@ from graphveil.core.unit import Unit
 
 def score(slots: int, edges: int) -> float:
     """Return l(N, e) = e ln(e / N) + (N - e) ln(1 - e / N), the log-likelihood of a block at its best p."""
-    found = 0.0
-    if edges > 0 and edges < slots:
-        found = edges * log(edges / slots) + (slots - edges) * log1p(-1.0 * edges / slots)
-    return found
+    if not 0 < edges < slots:
+        return 0.0
+    return edges * log(edges / slots) + (slots - edges) * log1p(-1.0 * edges / slots)
 
 
 def step_bound(slots: int) -> float:
     """Return f(N) = ln N + (N - 1) ln(N / (N - 1)): the maximum change of l(N, e) by one edge."""
-    found = 0.0
-    if slots > 1:
-        found = log(slots) + (slots - 1) * log1p(1.0 / (slots - 1))
-    return found
-
-
-def larger(first: float, second: float) -> float:
-    """Return the larger of two numbers."""
-    found = first
-    if second > first:
-        found = second
-    return found
+    return log(slots) + (slots - 1) * log1p(1.0 / (slots - 1)) if slots > 1 else 0.0
 
 
 def walk(
@@ -105,117 +93,80 @@ def walk(
         one, other, kind, under: For each edge: its ends, its kind, and temporary memory.
         done: Number of accepted moves, and of the private ones among them.
     """
-    step = 0
-    while step < steps:
-        private = 0
-        if (first + step + 1) % every == 0:
-            private = 1
-        stays = 0
-        if private == 1 and lazy == 1 and turn[step] > 1:
-            stays = 1
-        if stays == 0:
-            y = leaves + pick[step]
-            x = parent[y]
-            i = left[y]
-            j = right[y]
-            k = left[x]
-            if k == y:
-                k = right[x]
-            if turn[step] % 2 == 1:
-                i = right[y]
-                j = left[y]
-            public_new = 0
-            private_new = 0
-            edge = head[x]
-            while edge >= 0:
-                end = one[edge]
-                while end != i and end != j and end != k:
+    for step in range(steps):
+        private = int((first + step + 1) % every == 0)
+        if private and lazy and turn[step] > 1:
+            continue
+        y = leaves + pick[step]
+        x = parent[y]
+        i, j = left[y], right[y]
+        k = right[x] if left[x] == y else left[x]
+        if turn[step] % 2 == 1:
+            i, j = j, i
+        public_new = private_new = 0
+        edge = head[x]
+        while edge >= 0:
+            end = one[edge]
+            while end != i and end != j and end != k:
+                end = parent[end]
+            if end == k:
+                end = other[edge]
+                while end != i and end != j:
                     end = parent[end]
-                if end == k:
-                    end = other[edge]
-                    while end != i and end != j:
-                        end = parent[end]
-                under[edge] = 0
-                if end == i:
-                    under[edge] = 1
-                    if kind[edge] == 0:
-                        public_new += 1
-                    else:
-                        private_new += 1
-                edge = following[edge]
-            pairs_y = size[i] * size[j]
-            pairs_x = size[y] * size[k]
-            pairs_new = size[i] * size[k]
-            pairs_rest = (size[i] + size[k]) * size[j]
-            public_rest = counts[2 * x] + counts[2 * y] - public_new
-            private_rest = counts[2 * x + 1] + counts[2 * y + 1] - private_new
-            public_y = score(pairs_new, public_new)
-            public_x = score(pairs_rest, public_rest)
-            private_y = score(pairs_new - public_new, private_new)
-            private_x = score(pairs_rest - public_rest, private_rest)
-            ratio = weights[0] * (public_y + public_x - scores[2 * y] - scores[2 * x])
-            if private == 1:
-                gain = private_y + private_x - scores[2 * y + 1] - scores[2 * x + 1]
-                weight = weights[1]
-                if lazy == 1:
-                    was_y = step_bound(pairs_y - counts[2 * y])
-                    was_x = step_bound(pairs_x - counts[2 * x])
-                    new_y = step_bound(pairs_new - public_new)
-                    new_x = step_bound(pairs_rest - public_rest)
-                    bound = larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)
-                    weight = 0.0
-                    if bound > 0.0:
-                        weight = weights[2] / bound
-                if joint == 0:
-                    ratio = 0.0
-                ratio = ratio + weight * gain
-                if lazy == 1:  # a probability that 53-bit uniforms resolve; clipping adds no privacy loss
-                    ratio = larger(ratio, -13.0)
-            accepted = 0
-            if ratio >= 0.0:
-                accepted = 1
+            under[edge] = int(end == i)
+            if end == i and kind[edge] == 0:
+                public_new += 1
+            elif end == i:
+                private_new += 1
+            edge = following[edge]
+        pairs_y, pairs_x = size[i] * size[j], size[y] * size[k]
+        pairs_new, pairs_rest = size[i] * size[k], (size[i] + size[k]) * size[j]
+        public_rest = counts[2 * x] + counts[2 * y] - public_new
+        private_rest = counts[2 * x + 1] + counts[2 * y + 1] - private_new
+        public_y = score(pairs_new, public_new)
+        public_x = score(pairs_rest, public_rest)
+        private_y = score(pairs_new - public_new, private_new)
+        private_x = score(pairs_rest - public_rest, private_rest)
+        ratio = weights[0] * (public_y + public_x - scores[2 * y] - scores[2 * x])
+        if private:
+            gain = private_y + private_x - scores[2 * y + 1] - scores[2 * x + 1]
+            weight = weights[1]
+            if lazy:
+                was_y = step_bound(pairs_y - counts[2 * y])
+                was_x = step_bound(pairs_x - counts[2 * x])
+                new_y = step_bound(pairs_new - public_new)
+                new_x = step_bound(pairs_rest - public_rest)
+                bound = max(was_y + new_x, was_x + new_y, was_x + new_x)
+                weight = weights[2] / bound if bound > 0.0 else 0.0
+            ratio = (ratio if joint else 0.0) + weight * gain
+            if lazy:  # a probability that 53-bit uniforms resolve; clipping adds no privacy loss
+                ratio = max(ratio, -13.0)
+        if not (ratio >= 0.0 or coin[step] < exp(ratio)):
+            continue
+        to_y = to_x = -1
+        edge = head[x]
+        while edge >= 0:
+            after = following[edge]
+            if under[edge] == 1:
+                following[edge], to_y = to_y, edge
             else:
-                if coin[step] < exp(ratio):
-                    accepted = 1
-            if accepted == 1:
-                to_y = -1
-                to_x = -1
-                edge = head[x]
-                while edge >= 0:
-                    after = following[edge]
-                    if under[edge] == 1:
-                        following[edge] = to_y
-                        to_y = edge
-                    else:
-                        following[edge] = to_x
-                        to_x = edge
-                    edge = after
-                edge = head[y]
-                while edge >= 0:
-                    after = following[edge]
-                    following[edge] = to_x
-                    to_x = edge
-                    edge = after
-                head[y] = to_y
-                head[x] = to_x
-                left[y] = i
-                right[y] = k
-                left[x] = y
-                right[x] = j
-                parent[k] = y
-                parent[j] = x
-                size[y] = size[i] + size[k]
-                counts[2 * y] = public_new
-                counts[2 * x] = public_rest
-                counts[2 * y + 1] = private_new
-                counts[2 * x + 1] = private_rest
-                scores[2 * y] = public_y
-                scores[2 * x] = public_x
-                scores[2 * y + 1] = private_y
-                scores[2 * x + 1] = private_x
-                done[0] += 1
-                done[1] += private
-        step += 1
+                following[edge], to_x = to_x, edge
+            edge = after
+        edge = head[y]
+        while edge >= 0:
+            after = following[edge]
+            following[edge], to_x = to_x, edge
+            edge = after
+        head[y], head[x] = to_y, to_x
+        left[y], right[y], left[x], right[x] = i, k, y, j
+        parent[k], parent[j] = y, x
+        size[y] = size[i] + size[k]
+        counts[2 * y : 2 * y + 2] = public_new, private_new
+        counts[2 * x : 2 * x + 2] = public_rest, private_rest
+        scores[2 * y : 2 * y + 2] = public_y, private_y
+        scores[2 * x : 2 * x + 2] = public_x, private_x
+        done[0] += 1
+        done[1] += private
 
 
 _TINY = 1e-6  # replaces a sensitivity of zero, where there is nothing to choose
@@ -451,7 +402,6 @@ class TreeSearchQuery(BoundedQuery):
     use_public_edges: bool = True  # in the likelihood; their node pairs are excluded in both cases
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         checks.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
         checks.integer_at_least(1, steps=self.steps, every=self.every)

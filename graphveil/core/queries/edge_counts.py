@@ -12,15 +12,13 @@ from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import PairwiseGaussian
-from graphveil.core.noise.discrete_gaussian import IntegerNoise
-from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.query import (
     GRID_BITS,
     ExampleGraph,
+    GaussianQuery,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     check_noise,
     outside,
@@ -46,7 +44,7 @@ class EdgeCountData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True)
-class EdgeCountQuery(Query):
+class EdgeCountQuery(GaussianQuery):
     """Release noisy counts of the edges inside the labeled groups, by the classes of their two ends.
 
     An undirected edge counts once, in one unordered cell. ``sigma`` holds one number, the standard deviation
@@ -69,7 +67,6 @@ class EdgeCountQuery(Query):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(2, classes=self.classes)
         check_noise(self.sigma, 1, self.grid_bits)
 
@@ -114,10 +111,20 @@ class EdgeCountQuery(Query):
         drawn = graph.generator("classes").integers(self.classes, size=graph.nodes)
         return EdgeCountData(torch.from_numpy(drawn))
 
+    @forms_private_sum("EdgeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return noisy counts."""
-        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
-        return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
+        """Return the noisy counts; the exact ones are discarded here."""
+        inside, classes = self._inside(data.public), self.classes
+        # One more class, for nodes that do not count.
+        codes = torch.where(inside, data.arrays[0], classes).numpy()
+        shape = classes + 1, classes + 1
+        counts = private.total(ClassPairs(codes, classes + 1), shape)[:classes, :classes]
+        if not private.directed:  # each edge is stored in both directions
+            counts = np.triu(counts + counts.T) // np.where(np.eye(classes, dtype=bool), 4, 2)
+        cells = np.indices(counts.shape).reshape(2, -1) if private.directed else np.triu_indices(classes)
+        noisy = torch.zeros(counts.shape, dtype=torch.float64)
+        noisy[cells[0], cells[1]] = self.noisy_counts(counts[cells[0], cells[1]], data, key)
+        return noisy
 
     def _inside(self, public: PublicInputs) -> Tensor:
         """Return which nodes are in labeled groups."""
@@ -133,16 +140,6 @@ class EdgeCountQuery(Query):
         """The number of groups that the counts distinguish."""
         return len(self.labeled)
 
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise in edges."""
-        return self.sigma
-
-    @property
-    def unit_steps(self) -> float:
-        """Grid steps in one edge."""
-        return 2.0**self.grid_bits
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPairs(BlockWork):
@@ -152,35 +149,10 @@ class ClassPairs(BlockWork):
     classes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only ``noisy_cells`` reads."""
+        """Return exact counts, which only ``EdgeCountQuery`` reads."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())
             pairs = self.codes[piece.sources.numpy()] * self.classes + into
             counts += np.bincount(pairs, minlength=counts.size)
         return torch.from_numpy(counts.reshape(self.classes, self.classes))
-
-
-@forms_private_sum("EdgeCountQuery")
-def noisy_cells(
-    private: PrivateEdges,
-    labels: Tensor,
-    inside: Tensor,
-    query: EdgeCountQuery,
-    noise: IntegerNoise,
-    stream: RowStream,
-) -> Tensor:
-    """Return the noisy counts; the exact ones are discarded here."""
-    classes = query.classes
-    codes = torch.where(inside, labels, classes).numpy()  # one more class, for nodes that do not count
-    shape = classes + 1, classes + 1
-    counts = private.total(ClassPairs(codes, classes + 1), shape)[:classes, :classes]
-    if not private.directed:  # each edge is stored in both directions
-        counts = np.triu(counts + counts.T) // np.where(np.eye(classes, dtype=bool), 4, 2)
-    cells = np.indices(counts.shape).reshape(2, -1) if private.directed else np.triu_indices(classes)
-    drawn = noise.draw(stream, np.arange(len(cells[0])), 1)[:, 0]
-    noisy = np.zeros(counts.shape)
-    noisy[cells[0], cells[1]] = (
-        counts[cells[0], cells[1]] * int(query.unit_steps) + drawn
-    ) / query.unit_steps
-    return torch.from_numpy(noisy)

@@ -20,10 +20,10 @@ from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.row_sums import FLOAT32_EXACT, Sums, exact_sum
 from graphveil.core.query import (
     ExampleGraph,
+    GaussianQuery,
     NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     check_noise,
     check_rows,
@@ -51,8 +51,40 @@ class EdgeProductData(QueryData[Tensor]):
     vectors: Tensor
 
 
+class EdgePairQuery(GaussianQuery):
+    """What queries over features of edges share."""
+
+    reads_held_out: ClassVar[bool] = False  # instead of all other pairs
+
+    sigma: tuple[float, ...]
+    symmetric: bool
+    held_out: HeldOutPairs
+    grid_bits: int
+
+    def event(self, unit: Unit) -> Event:
+        """Return the event of the answer: its part of the pairs is charged, and no other.
+
+        Raises:
+            UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
+        """
+        return self.held_out.charged(
+            Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
+        )
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1: an edge is read once."""
+        require_edge_unit(unit, UNBOUNDED)
+        check_symmetry(unit, symmetric=self.symmetric)
+        return 1.0
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Reject edges that are stored otherwise than the query reads them."""
+        reject_edges_stored_twice(unit, directed=directed)
+        check_symmetry(unit, symmetric=not directed)
+
+
 @dataclass(frozen=True)
-class EdgeProductQuery(Query):
+class EdgeProductQuery(EdgePairQuery):
     """Release W, the noisy sum of x_u x_v^T over edges from u to v that are not held out.
 
     For undirected edges W = sum over {u, v} of (x_u x_v^T + x_v x_u^T) / 2, which is symmetric.
@@ -93,33 +125,13 @@ class EdgeProductQuery(Query):
     grid_bits: int = PRODUCT_GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim)
         checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
         check_noise(self.sigma, 1, self.grid_bits)
 
-    def event(self, unit: Unit) -> Event:
-        """Return the event of the sum, which charges pairs that are not held out.
-
-        Raises:
-            UnitError: If the unit is node-level, or the edges are not stored as the query sums them.
-        """
-        return self.held_out.charged(Gaussian(self.sensitivity(unit) / self.sigma[0]))
-
-    def sensitivity(self, unit: Unit) -> float:
-        """Return 1: the Frobenius norm of the product of two vectors of norm at most one."""
-        require_edge_unit(unit, UNBOUNDED)
-        check_symmetry(unit, symmetric=self.symmetric)
-        return 1.0
-
     def changed(self, unit: Unit) -> int:
         """Return the number of entries that one edge may move."""
         return self.dim**2
-
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject edges that are stored otherwise than the query sums them."""
-        reject_edges_stored_twice(unit, directed=directed)
-        check_symmetry(unit, symmetric=not directed)
 
     def prepare(self, data: EdgeProductData, public: PublicInputs) -> PreparedData:
         """Check the vectors."""
@@ -147,11 +159,6 @@ class EdgeProductQuery(Query):
         above = np.triu(off_diagonal, 1)
         diagonal = sampler(sigma).draw(stream, np.array([width]), width)[0].astype(np.int64)
         return above + above.T + np.diag(diagonal)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise on the diagonal."""
-        return self.sigma
 
     @property
     def unit_steps(self) -> float:

@@ -28,7 +28,7 @@ more than C.
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -38,19 +38,15 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.events import Event, PoissonGaussian
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.noise.steps import StepNoise
 from graphveil.core.normalize import safe_unit
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.orientation import select_one_direction
-from graphveil.core.queries.training_steps import OneProcessNoise, add_step_noise
+from graphveil.core.queries.training_steps import NoisyStepsQuery, add_step_noise
 from graphveil.core.query import (
     ExampleGraph,
-    NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
-    QueryDescription,
     are_numbers,
     check_rows,
     outside,
@@ -98,7 +94,7 @@ class _PreparedEdgeTraining(PreparedData):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeAttentionQuery(Query):
+class EdgeAttentionQuery(NoisyStepsQuery):
     """Release noisy gradients of an edge attention network, each target's gradient clipped to a norm C.
 
     The example of target v is the loss of its class, given its own row and the weighted sum of its
@@ -142,7 +138,6 @@ class EdgeAttentionQuery(Query):
     wire_name: ClassVar[str] = "AttentionStepsQuery"
     stage: ClassVar[str] = "training on edges"
     data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
-    exact_noise: ClassVar[bool] = True
     linear_group_scaling: ClassVar[bool] = True  # all edges of one node may count at that node
 
     dim: int
@@ -156,21 +151,11 @@ class EdgeAttentionQuery(Query):
     forward_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, dim=self.dim, steps=self.steps)
         checks.integer_at_least(2, classes=self.classes)
         checks.positive(learning_rate=self.learning_rate, clip=self.clip)
         checks.non_negative(forward_noise=self.forward_noise)
         self.randomness(bytes(32))
-
-    def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of all steps, which a key determines."""
-        return OneProcessNoise(
-            key,
-            parameters=self.parameters,
-            noise_multiplier=self.noise_multiplier,
-            sampling_rate=self.sampling_rate,
-        )
 
     def event(self, unit: Unit) -> Event:
         """Return the sampled steps.
@@ -190,16 +175,8 @@ class EdgeAttentionQuery(Query):
         """Return the sensitivity of the sum of one step: 2 C for each target that an edge may move."""
         return 2 * self.clip * self._targets_moved(unit)
 
-    def changed(self, unit: Unit) -> int:
-        """Return the number of coordinates of all steps."""
-        return self.parameters * self.steps
-
     def _targets_moved(self, unit: Unit) -> int:
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
-
-    def describe(self) -> QueryDescription:
-        """Return the public description of the query."""
-        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedEdgeTraining:
         """Reject rows of norm above one, and targets that are not nodes, have no class, or occur twice.
@@ -244,7 +221,7 @@ class EdgeAttentionQuery(Query):
         return data.descend(start.to(torch.float64), gradients).to(torch.float64)
 
     @property
-    def parameters(self) -> int:
+    def parameters(self) -> int:  # type: ignore[override]
         """The number of parameters: of the network, and of the head that it is trained with."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
@@ -261,17 +238,6 @@ class EdgeAttentionQuery(Query):
         return {
             name: part.view(shape) for part, (name, shape) in zip(split, self.shapes.items(), strict=True)
         }
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """The noise multiplier z: the standard deviation of a step divided by C."""
-        return (self.noise_multiplier,)
-
-    @property
-    def grid(self) -> NoiseGrid:
-        """Grid steps in a clipping norm and in a step's noise, none of which the plan's sampler draws."""
-        noise = self.randomness(bytes(32))
-        return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -335,19 +301,9 @@ def _gradients(
     for piece in _pieces(edges):
         z = examples.rows[piece.sources]
         found.add(parts, z, own[piece.places], by_sum[piece.places], piece.places)
-    return torch.cat(
-        [
-            found.source.flatten(1),
-            _outer(own, found.bias),
-            found.bias,
-            found.readout,
-            found.offset,
-            _outer(own, delta),
-            _outer(x, delta),
-            delta,
-        ],
-        dim=1,
-    )
+    network = found.source.flatten(1), _outer(own, found.bias), found.bias, found.readout, found.offset
+    head = _outer(own, delta), _outer(x, delta), delta
+    return torch.cat([*network, *head], dim=1)
 
 
 def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,6 @@ class BoundedQuery(Query):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check the budget."""
         checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:
@@ -196,23 +195,8 @@ class PerturbedNodePairs(BlockWork):
         return self.domain.keep_protected(found)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class EdgeTotalData(NodePairData):
-    """Node pairs with edges to count. The answer is one int64, which may be negative."""
-
-
-@dataclass(frozen=True)
-class EdgeTotalQuery(BoundedQuery):
-    """Release the number of protected edges with discrete Laplace noise; one edge moves the count by one.
-
-    >>> round(EdgeTotalQuery(0.01).noise[0], 2)
-    141.42
-    """
-
-    kind: ClassVar[str] = "total"
-    wire_name: ClassVar[str] = "EdgeTotalQuery"
-    stage: ClassVar[str] = "number of edges"
-    data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
+class LaplaceCountQuery(BoundedQuery):
+    """A query of counts with discrete Laplace noise; one edge moves one count by one."""
 
     @property
     def law(self) -> DiscreteLaplace:
@@ -223,6 +207,25 @@ class EdgeTotalQuery(BoundedQuery):
     def noise(self) -> tuple[float, ...]:
         """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeTotalData(NodePairData):
+    """Node pairs with edges to count. The answer is one int64, which may be negative."""
+
+
+@dataclass(frozen=True)
+class EdgeTotalQuery(LaplaceCountQuery):
+    """Release the number of protected edges with discrete Laplace noise; one edge moves the count by one.
+
+    >>> round(EdgeTotalQuery(0.01).noise[0], 2)
+    141.42
+    """
+
+    kind: ClassVar[str] = "total"
+    wire_name: ClassVar[str] = "EdgeTotalQuery"
+    stage: ClassVar[str] = "number of edges"
+    data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
     def example_data(self, graph: ExampleGraph) -> EdgeTotalData:
         """Return all node pairs."""

@@ -40,7 +40,6 @@ class HeldOutPairs:
     key: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.within(0, MAX_SHARE, share=self.share)
         checks.integer_at_least(0, key=self.key)
         checks.within(0, (1 << 63) - 1, key=self.key)

@@ -23,9 +23,9 @@ from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.query import (
     ExampleGraph,
+    GaussianQuery,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     are_numbers,
     check_noise,
@@ -56,7 +56,7 @@ class ListProductData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListProductQuery(Query):
+class ListProductQuery(GaussianQuery):
     """Release the noisy sum of z_u z_u^T over all sources u, for the items on u's own list.
 
     With n items on the list, z_u is 1 / sqrt(max(n, D)) at each of them and 0 elsewhere.
@@ -93,7 +93,6 @@ class ListProductQuery(Query):
     grid_bits: int = _GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, columns=self.columns, out_degree_bound=self.out_degree_bound)
         checks.within(1, MAX_COLUMNS, columns=self.columns)
         checks.within(1, MAX_COLUMNS, out_degree_bound=self.out_degree_bound)
@@ -126,16 +125,6 @@ class ListProductQuery(Query):
     def edge_shift(self) -> float:
         """Sensitivity to one mutual edge, which makes two lists longer by one item each."""
         return 2 * self._shift_of_one_edge()
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise."""
-        return (self.sigma,)
-
-    @property
-    def unit_steps(self) -> float:
-        """Grid steps in one."""
-        return 2.0**self.grid_bits
 
     def entries(self) -> tuple[Integers, Integers]:
         """Return the contribution of a list of each length 0 to ``columns``, in grid steps, rounded down.

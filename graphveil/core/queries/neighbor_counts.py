@@ -99,7 +99,6 @@ class NeighborCountQuery(Query):
     held_out: HeldOutPairs | None = None
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, classes=self.classes)
         checks.within(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():

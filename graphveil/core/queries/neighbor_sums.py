@@ -26,10 +26,10 @@ from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
     ExampleGraph,
+    GaussianQuery,
     NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     QueryDescription,
     check_noise,
@@ -59,7 +59,6 @@ class GroupWeights:
     table: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        """Check the table."""
         if not self.table:
             raise ConfigError("The weight table is empty. It needs at least one group.")
         for row in self.table:
@@ -166,7 +165,7 @@ class _PreparedSums(PreparedData):
 
 
 @dataclass(frozen=True)
-class NeighborSumQuery(Query):
+class NeighborSumQuery(GaussianQuery):
     """Release one noisy aggregate per node: the weighted sum of its in-neighbors' bounded vectors.
 
     ``sigma[h]`` is the standard deviation of the noise in rows of group h, for vectors of norm one. With a
@@ -185,7 +184,6 @@ class NeighborSumQuery(Query):
     similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim)
         checks.within(1, MAX_DIM, dim=self.dim)
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)
@@ -240,24 +238,17 @@ class NeighborSumQuery(Query):
     def example_data(self, graph: ExampleGraph) -> NeighborSumData:
         """Return vectors of records, and keys of the similarity."""
         vectors = graph.vectors(self.dim)
-        keys = (
-            None
-            if self.similarity is None
-            else example_keys(self.similarity, graph.nodes, graph.generator("keys"))
-        )
-        return NeighborSumData(vectors, keys)
+        if self.similarity is None:
+            return NeighborSumData(vectors)
+        return NeighborSumData(vectors, example_keys(self.similarity, graph.nodes, graph.generator("keys")))
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         """Return noisy aggregates."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
-        rows = self.groups * len(vectors)  # a copy of all for each group of destinations
+        size = self.groups * len(vectors), self.dim  # a copy of all for each group of destinations
         compact = data.pairs is None and can_compact(self.dim, self.grid_bits)
-        memory = (
-            private.compact_memory(rows, self.dim, self.grid_bits)
-            if compact
-            else private.memory(rows, self.dim)
-        )
+        memory = private.compact_memory(*size, self.grid_bits) if compact else private.memory(*size)
         table = grid_table(vectors, groups, self, memory)
         noise = RowNoise(
             groups,
@@ -277,11 +268,6 @@ class NeighborSumQuery(Query):
     def groups(self) -> int:
         """The number of groups that the weights distinguish."""
         return self.weights.groups
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise by group of rows."""
-        return self.sigma
 
     @property
     def vector_steps(self) -> float:
@@ -326,10 +312,7 @@ class NeighborSumQuery(Query):
 
 
 def grid_table(
-    vectors: Tensor,
-    groups: Tensor | None,
-    query: NeighborSumQuery,
-    table: Tensor | CompactRows | None = None,
+    vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, table: Tensor | CompactRows | None = None
 ) -> Tensor | CompactRows:
     """Return the weighted contributions as integers, one copy per destination group.
 

@@ -8,11 +8,16 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.events import Event, Gaussian
-from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.out_edge_sums import out_degrees
-from graphveil.core.queries.record_counts import noisy_counts
-from graphveil.core.query import ExampleGraph, PreparedData, PublicInputs, Query, QueryData, check_noise
+from graphveil.core.query import (
+    ExampleGraph,
+    GaussianQuery,
+    PreparedData,
+    PublicInputs,
+    QueryData,
+    check_noise,
+)
 from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import NodeRecord, Unit
 from graphveil.errors import UnitError
@@ -26,7 +31,7 @@ class OutDegreeSumData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutDegreeSumQuery(Query):
+class OutDegreeSumQuery(GaussianQuery):
     """Release the noisy sum of the out-degrees of all nodes, each clipped to a public bound.
 
     Divided by the number of nodes, it is an estimate of the mean length of a node's own list of edges.
@@ -58,7 +63,6 @@ class OutDegreeSumQuery(Query):
     grid_bits: int = _GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, bound=self.bound)
         check_noise((self.sigma,), 1, self.grid_bits)
 
@@ -88,16 +92,6 @@ class OutDegreeSumQuery(Query):
         """Return one, the number of sums."""
         return 1
 
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise."""
-        return (self.sigma,)
-
-    @property
-    def unit_steps(self) -> float:
-        """Grid steps in one edge."""
-        return 2.0**self.grid_bits
-
     def example_data(self, graph: ExampleGraph) -> OutDegreeSumData:
         """Return the empty input."""
         return OutDegreeSumData()
@@ -110,5 +104,4 @@ class OutDegreeSumQuery(Query):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy sum, float64; the exact one is discarded here."""
         exact = np.minimum(out_degrees(private), self.bound).sum(keepdims=True)
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))
+        return self.noisy_counts(exact, data, key)

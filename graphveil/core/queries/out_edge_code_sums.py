@@ -48,7 +48,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
     wire_name: ClassVar[str] = "OutEdgeCodeSumQuery"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         if max(self.bounds) * self.unit_steps <= 2 * self.truncation:
             raise ConfigError(

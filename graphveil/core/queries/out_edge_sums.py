@@ -33,10 +33,10 @@ from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, 
 from graphveil.core.query import (
     MAX_DIM,
     ExampleGraph,
+    GaussianQuery,
     NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     QueryDescription,
     are_numbers,
@@ -173,7 +173,7 @@ class OutEdgeSumData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutEdgeSumQuery(Query):
+class OutEdgeSumQuery(GaussianQuery):
     """Release one noisy aggregate per node: the sum of the contributions along its in-edges.
 
     Source u of group h holds a vector c_u of norm at most bounds[h]. It adds g_v s_u c_u to row v for
@@ -222,7 +222,6 @@ class OutEdgeSumQuery(Query):
     grid_bits: int = 14
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
         checks.within(1, MAX_DIM, dim=self.dim)
         check_noise((self.sigma,), 1, self.grid_bits)
@@ -351,11 +350,6 @@ class OutEdgeSumQuery(Query):
     def groups(self) -> int:
         """The number of groups that the bounds distinguish."""
         return len(self.bounds)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise."""
-        return (self.sigma,)
 
     @property
     def weights(self) -> tuple[float, ...]:

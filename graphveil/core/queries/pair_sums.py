@@ -12,10 +12,9 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.events import Event, Gaussian
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.edge_products import UNBOUNDED, check_symmetry
+from graphveil.core.queries.edge_products import EdgePairQuery
 from graphveil.core.queries.held_out import HeldOutPairs, ends
 from graphveil.core.queries.orientation import Ids
 from graphveil.core.query import (
@@ -24,11 +23,8 @@ from graphveil.core.query import (
     ExampleGraph,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     check_noise,
-    reject_edges_stored_twice,
-    require_edge_unit,
 )
 from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import Unit
@@ -174,50 +170,8 @@ def contributions(features: Floats) -> Floats:
     return np.concatenate([features, features[:, first] * features[:, second], ones], axis=1)
 
 
-class _PairQuery(Query):
-    """What queries over features of edges share."""
-
-    reads_held_out: ClassVar[bool] = False  # instead of all other pairs
-
-    sigma: tuple[float, ...]
-    symmetric: bool
-    held_out: HeldOutPairs
-    grid_bits: int
-
-    def event(self, unit: Unit) -> Event:
-        """Return the event of the answer: its part of the pairs is charged, and no other.
-
-        Raises:
-            UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
-        """
-        return self.held_out.charged(
-            Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
-        )
-
-    def sensitivity(self, unit: Unit) -> float:
-        """Return 1: an edge is read once."""
-        require_edge_unit(unit, UNBOUNDED)
-        check_symmetry(unit, symmetric=self.symmetric)
-        return 1.0
-
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject edges that are stored otherwise than the query reads them."""
-        reject_edges_stored_twice(unit, directed=directed)
-        check_symmetry(unit, symmetric=not directed)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise of each number."""
-        return self.sigma
-
-    @property
-    def unit_steps(self) -> float:
-        """Grid steps in a contribution of norm one."""
-        return 2.0**self.grid_bits
-
-
 @dataclass(frozen=True)
-class PairSumQuery(_PairQuery):
+class PairSumQuery(EdgePairQuery):
     """Release noisy sums of K clipped features and their products over edges, and the number of edges.
 
     Let c be the features of an edge that is not held out, clipped to norm one. The edge contributes all c_k,
@@ -253,7 +207,6 @@ class PairSumQuery(_PairQuery):
     grid_bits: int = SUM_GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, terms=self.terms)
         checks.within(1, MAX_TERMS, terms=self.terms)
         check_noise(self.sigma, 1, self.grid_bits)
@@ -302,7 +255,7 @@ class PairHistogramData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True)
-class PairHistogramQuery(_PairQuery):
+class PairHistogramQuery(EdgePairQuery):
     """Release the noisy histogram of the scores of held-out edges. Each is in one cell.
 
     Args:
@@ -336,7 +289,6 @@ class PairHistogramQuery(_PairQuery):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, terms=self.terms)
         checks.within(1, MAX_TERMS, terms=self.terms)
         checks.integer_at_least(2, cells=self.cells)
@@ -376,9 +328,7 @@ class PairHistogramQuery(_PairQuery):
         weights, bounds = (array.numpy() for array in data.arrays[-2:])
         work = ScoreCounts(data.terms, weights, bounds, self.symmetric, self.held_out)
         exact = private.total(work, (self.cells,))
-        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
-        drawn = noise.draw(RowStream(key), np.arange(self.cells), 1)[:, 0]
-        return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
+        return self.noisy_counts(exact, data, key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

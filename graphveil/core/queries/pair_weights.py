@@ -47,9 +47,9 @@ class PairWeights(ABC):
         """All inputs of the weights, for the release's digest."""
 
     @property
-    @abstractmethod
     def num_nodes(self) -> int:
         """The number of nodes that have weights."""
+        return len(self.tables[0])
 
     @property
     @abstractmethod
@@ -81,11 +81,6 @@ class DotProductWeights(PairWeights):
     def tables(self) -> tuple[Tensor, ...]:
         """Return the rows and the table."""
         return self.phi, self.psi, self.levels
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
-        return len(self.phi)
 
     @property
     def is_valid(self) -> bool:
@@ -126,11 +121,6 @@ class CategoryWeights(PairWeights):
     def tables(self) -> tuple[Tensor, ...]:
         """Return the categories and the table."""
         return torch.from_numpy(self.codes), self.levels
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
-        return len(self.codes)
 
     @property
     def is_valid(self) -> bool:
@@ -257,11 +247,6 @@ class NetworkWeights(PairWeights):
         return self.source, self.target, self.readout, torch.tensor([self.offset, self.shift]), self.levels
 
     @property
-    def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
-        return len(self.source)
-
-    @property
     def is_valid(self) -> bool:
         """Whether the maps fit each other and every logit fits 32 bits; table indices are clipped."""
         shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
@@ -370,11 +355,6 @@ class BitSets(PairWeights):
     def tables(self) -> tuple[Tensor, ...]:
         """Return the bits."""
         return (self.bits,)
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
-        return len(self.bits)
 
     @property
     def is_valid(self) -> bool:

@@ -15,16 +15,14 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.events import Event, Gaussian
-from graphveil.core.noise.discrete_gaussian import IntegerNoise
-from graphveil.core.noise.random import Integers, RowStream
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
     ExampleGraph,
+    GaussianQuery,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     by_group,
     check_noise,
@@ -37,7 +35,7 @@ from graphveil.errors import ReleaseError
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordCountQuery(Query):
+class RecordCountQuery(GaussianQuery):
     """Release a few noisy counts of records under node-level units.
 
     Args:
@@ -55,7 +53,6 @@ class RecordCountQuery(Query):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_noise((self.sigma,), 1, self.grid_bits)
         check_pays(self.pays)
 
@@ -72,25 +69,9 @@ class RecordCountQuery(Query):
         """The number of groups of records."""
         return len(self.pays)
 
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise."""
-        return (self.sigma,)
-
-    @property
-    def unit_steps(self) -> float:
-        """Grid steps in one record."""
-        return 2.0**self.grid_bits
-
     def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
         """Return the nodes of an example whose records are counted."""
         return np.asarray(np.array(self.pays)[graph.groups.numpy() % len(self.pays)])
-
-
-def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
-    """Return counts with their noise, float64; the exact ones are discarded here."""
-    drawn = noise.draw(stream, np.arange(len(exact)), 1)[:, 0]
-    return torch.from_numpy((exact * int(steps) + drawn) / steps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,7 +115,6 @@ class AccuracyCountQuery(RecordCountQuery):
     candidates: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, candidates=self.candidates)
         checks.within(1, MAX_DIM, candidates=self.candidates)
         super().__post_init__()
@@ -166,8 +146,7 @@ class AccuracyCountQuery(RecordCountQuery):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy counts, float64; the exact ones are discarded here."""
         (correct,) = data.arrays
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
+        return self.noisy_counts(correct.sum(dim=0).numpy(), data, key)
 
 
 _COUNTS = 2  # correct and wrong records
@@ -248,5 +227,4 @@ class OutcomeCountQuery(RecordCountQuery):
         """Return the noisy counts, float64; the exact ones are discarded here."""
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))
+        return self.noisy_counts(exact, data, key)

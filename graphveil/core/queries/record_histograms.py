@@ -16,7 +16,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.record_counts import RecordCountQuery, noisy_counts
+from graphveil.core.queries.record_counts import RecordCountQuery
 from graphveil.core.query import (
     MAX_DIM,
     ExampleGraph,
@@ -73,7 +73,6 @@ class RecordHistogramQuery(RecordCountQuery):
     cells: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(2, cells=self.cells)
         checks.within(2, MAX_DIM, cells=self.cells)
         super().__post_init__()
@@ -108,8 +107,7 @@ class RecordHistogramQuery(RecordCountQuery):
         (cells,) = data.arrays
         inside = (cells >= 0) & (cells < self.cells)
         exact = torch.bincount(cells[inside], minlength=self.cells).numpy()
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))
+        return self.noisy_counts(exact, data, key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,7 +154,6 @@ class FeatureHistogramQuery(RecordCountQuery):
     cells: int
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, columns=self.columns)
         checks.within(2, torch.iinfo(torch.int16).max, cells=self.cells)
         super().__post_init__()

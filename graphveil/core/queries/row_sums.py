@@ -160,10 +160,7 @@ class Sums:
 
 
 @forms_private_sum(
-    "NeighborSumQuery",
-    "OutEdgeSumQuery",
-    "OutEdgeCodeSumQuery",
-    note="in C `add_noisy_sums` in `_native.c`",
+    "NeighborSumQuery", "OutEdgeSumQuery", "OutEdgeCodeSumQuery", note="in C `add_noisy_sums` in `_native.c`"
 )
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRows(BlockWork):

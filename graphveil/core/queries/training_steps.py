@@ -69,8 +69,47 @@ class _PreparedTraining(PreparedData):
     training: DPSGDData
 
 
+class NoisyStepsQuery(Query):
+    """A query of noisy gradient steps. They draw their own exact noise, on a grid of their own."""
+
+    exact_noise: ClassVar[bool] = True
+
+    parameters: int
+    steps: int
+    noise_multiplier: float
+    sampling_rate: float
+
+    def randomness(self, key: bytes) -> StepNoise:
+        """Return the batches and the noise of the steps; check the noise fields."""
+        return OneProcessNoise(
+            key,
+            parameters=self.parameters,
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+        )
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of coordinates of all steps."""
+        return self.parameters * self.steps
+
+    def describe(self) -> QueryDescription:
+        """Return the public description of the query, including its steps."""
+        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise multiplier z: the standard deviation of a step divided by C."""
+        return (self.noise_multiplier,)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid of the steps' own noise."""
+        noise = self.randomness(bytes(KEY_BYTES))
+        return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DPSGDQuery(Query):
+class DPSGDQuery(NoisyStepsQuery):
     """Release noisy training steps on records, with each gradient clipped to a norm C.
 
     Step t releases the sum of the clipped gradients of its batch, of p coordinates, plus N(0, (z C)^2). With
@@ -112,7 +151,6 @@ class DPSGDQuery(Query):
     data: ClassVar[type[DPSGDData]] = DPSGDData
     without_example: ClassVar[str] = "the method decides what the steps read; its own tests cover them"
     reads_edges: ClassVar[bool] = False
-    exact_noise: ClassVar[bool] = True
 
     parameters: int
     steps: int
@@ -124,21 +162,11 @@ class DPSGDQuery(Query):
     reach: int = 0
 
     def __post_init__(self) -> None:
-        """Check every field; the noise fields are checked by creating a noise source."""
         checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
         checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
         checks.integer_at_least(0, reach=self.reach)
         check_pays(self.pays)
         self.randomness(bytes(KEY_BYTES))
-
-    def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of all steps, which a key determines."""
-        return OneProcessNoise(
-            key,
-            parameters=self.parameters,
-            noise_multiplier=self.noise_multiplier,
-            sampling_rate=self.sampling_rate,
-        )
 
     def event(self, unit: Unit) -> Event:
         """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise.
@@ -159,14 +187,6 @@ class DPSGDQuery(Query):
     def sensitivity(self, unit: Unit) -> float:
         """Return change * C for the sum of one step, multiplied by 2 D + 1 with a reach D."""
         return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
-
-    def changed(self, unit: Unit) -> int:
-        """Return the number of coordinates of all steps."""
-        return self.parameters * self.steps
-
-    def describe(self) -> QueryDescription:
-        """Return the public description of the query."""
-        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
         """Reject a training that differs from the one that is charged."""
@@ -218,17 +238,6 @@ class DPSGDQuery(Query):
         """The number of groups of records."""
         return len(self.pays)
 
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """The noise multiplier z: the standard deviation of a step divided by C."""
-        return (self.noise_multiplier,)
-
-    @property
-    def grid(self) -> NoiseGrid:
-        """Grid steps in a clipping norm and in a step's noise, none of which the plan's sampler draws."""
-        noise = self.randomness(bytes(KEY_BYTES))
-        return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
-
 
 class OneProcessNoise(StepNoise):
     """The noise of steps for the process that opened it, one thread at a time.
@@ -239,7 +248,6 @@ class OneProcessNoise(StepNoise):
     """
 
     def __init__(self, key: bytes, **law: Any) -> None:
-        """Store the process id."""
         super().__init__(key, **law)
         self._process, self._lock = os.getpid(), threading.Lock()
 

@@ -60,7 +60,7 @@ class ClassCode(Estimator):
             None: with fewer than 5,000 labeled nodes.
         weights: Edge-level units: edge weights, computed from public values of both ends: ``"one"``,
             ``"half_cos"``, ``"class_agree(0.2)"``, and others that
-            ``graphveil.core.queries.weights.parse_weight`` accepts. They read features or (except
+            ``graphveil.release.weights.parse_weight`` accepts. They read features or (except
             ``"jaccard"``) posteriors from features. Weights by cosine read posteriors as codes, others as
             probabilities. The noise grows with the largest edge weight.
         weight_rows: Posteriors that weights by cosine read: ``"input"`` for those from features, or

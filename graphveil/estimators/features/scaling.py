@@ -20,8 +20,9 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.features import Features, Sparse, columns_beyond
+from graphveil.core.features import Features, Sparse
 from graphveil.data import Graph
+from graphveil.data.columns import columns_beyond
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError
 

@@ -18,12 +18,12 @@ from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.plan import calibrate_plan as calibrated
 from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
-from graphveil.core.queries.weights import Attention
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge, Unit
 from graphveil.errors import CalibrationError
 from graphveil.privacy import renyi
+from graphveil.release.weights import Attention
 
 PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
 # Not in the paper. Batch sizes from 279 to 409 are infeasible for the same budgets as in the paper
@@ -194,7 +194,7 @@ def train_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs of ``graphveil.core.queries.weights.Attention``: maps, readout, offset."""
+    """Return the inputs of ``graphveil.release.weights.Attention``: maps, readout, offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],

@@ -60,7 +60,7 @@ class GAP(NetworkKeywords, Estimator):
             budget.
         weights: Edge-level units: edge weights, computed from public or released vectors of both ends:
             ``"one"``, ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that
-            ``graphveil.core.queries.weights.parse_weight`` accepts. The sensitivity is multiplied by the
+            ``graphveil.release.weights.parse_weight`` accepts. The sensitivity is multiplied by the
             largest possible edge weight.
         attention_steps: Noisy training steps of ``weights="attention"``. None for 100, in paper mode 1000.
         attention_multiplier: Noise multiplier of these steps. None for one that uses about a tenth of mu^2,

@@ -88,7 +88,6 @@ class LaplaceCells:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check the budget."""
         checks.positive(epsilon=self.epsilon)
 
     def largest(self, stream: RowStream, edges: Integers, slots: int, wanted: int) -> Integers:
@@ -177,7 +176,6 @@ class ChunkDensityQuery(BoundedQuery):
     nodes: int
 
     def __post_init__(self) -> None:
-        """Check budget and size."""
         super().__post_init__()
         checks.integer_at_least(1, chunk=self.chunk)
 
@@ -255,7 +253,6 @@ class ChunkResponseQuery(BoundedQuery):
     chunk: int
 
     def __post_init__(self) -> None:
-        """Check budget and size."""
         super().__post_init__()
         checks.integer_at_least(1, chunk=self.chunk)
 
@@ -349,7 +346,6 @@ class SeededResponseQuery(BoundedQuery):
     seed: int
 
     def __post_init__(self) -> None:
-        """Check budget and seed."""
         super().__post_init__()
         checks.integer_at_least(0, seed=self.seed)
 
@@ -389,7 +385,6 @@ class SeededTotalQuery(BoundedQuery):
     seed: int
 
     def __post_init__(self) -> None:
-        """Check budget and seed."""
         super().__post_init__()
         checks.integer_at_least(0, seed=self.seed)
 
@@ -430,7 +425,6 @@ class SeededCellsQuery(BoundedQuery):
     most: int
 
     def __post_init__(self) -> None:
-        """Check budget and seed."""
         super().__post_init__()
         checks.integer_at_least(0, seed=self.seed)
 

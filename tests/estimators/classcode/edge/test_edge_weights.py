@@ -12,19 +12,13 @@ from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import compose
 from graphveil.core.ledger import ledger_of
 from graphveil.core.queries.codes import simplex_codes, soft_codes
-from graphveil.core.queries.weights import (
-    DotWeight,
-    HalfCos,
-    SigmoidCos,
-    parse_weight,
-    register_weight,
-    weights_from,
-)
+from graphveil.core.queries.weights import DotWeight, weights_from
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
 from graphveil.estimators.classcode.edge_rows import EdgeWeightModel, Signal, row_log_likelihood, weighted
+from graphveil.release.weights import HalfCos, SigmoidCos, parse_weight, register_weight
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
 QUICK: dict[str, Any] = {
