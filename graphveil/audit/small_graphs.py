@@ -377,13 +377,17 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
     """Delete nodes with all their edges, of graphs in which no node exceeds the maximum degree."""
     mutual = bool(rng.random() < 0.5)
     drawn = draw_graph(rng, directed=not mutual, most=FAMILY_NODES)
-    kept, degree = set[Pair](), np.zeros(drawn.nodes, dtype=int)
+    kept: set[Pair] = set()
+    out, into = np.zeros(drawn.nodes, dtype=int), np.zeros(drawn.nodes, dtype=int)
     pairs = [pair for pair in drawn.edges if drawn.directed or pair[0] < pair[1]]
     for k in rng.permutation(len(pairs)):
         u, v = pairs[k]
-        if max(degree[u], degree[v]) < unit.max_degree:
-            kept |= {(u, v)} if drawn.directed else {(u, v), (v, u)}
-            degree[[u, v]] += 1
+        stored = [(u, v)] if drawn.directed else [(u, v), (v, u)]
+        if all(out[a] < unit.max_degree and into[b] < unit.max_degree for a, b in stored):
+            kept.update(stored)
+            for a, b in stored:
+                out[a] += 1
+                into[b] += 1
     graph, others = replace(drawn.with_edges(kept), directed=True), []
     for q in range(graph.nodes):
         rest = {pair for pair in graph.edges if q not in pair}
