@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import numpy.typing as npt
 from torch import Tensor
@@ -13,10 +13,9 @@ from graphveil.core.view import per_node
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.method import FitResult, Method, PreparedFit, State, TrainedModel
+from graphveil.estimators.method import FitResult, Method, PreparedFit
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import Card
 from graphveil.publish.queries import QueryRow
@@ -24,9 +23,12 @@ from graphveil.publish.release_folder import write_release
 from graphveil.publish.snapshot import Snapshot, no_predictions_note
 from graphveil.training import EpochRecord
 
+if TYPE_CHECKING:
+    from graphveil.estimators.base import Estimator
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FittedModel:
+class FittedModel(FitResult):
     """The stored result of a fit. Parameters that are set later do not affect it.
 
     Predictions, privacy costs and saved files read this value only.
@@ -57,15 +59,10 @@ class FittedModel:
     parameters: Mapping[str, Any]
     sizes: PublicSizes
     guarantee: Guarantee
-    trained: TrainedModel
     plan: ReleasePlan | None = None
-    proba: Tensor | None = None
-    released: State = field(default_factory=dict)
+    proba: Tensor | None
     rows: tuple[QueryRow, ...] = ()
     sampler: str | None = None
-    private_accuracy: Mapping[str, float] = field(default_factory=dict)
-    private_metrics: PrivateMetrics | None = None
-    learned: Mapping[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     ids: npt.NDArray[Any] | None = None
     scaling: FeatureScaling = field(default_factory=FeatureScaling)
@@ -80,19 +77,14 @@ class FittedModel:
         """Return the fit that a method computed in a session."""
         plan, guarantee, rows = ready.preview
         return cls(
+            **(vars(result) | {"proba": per_node(result.proba)}),
             method=ready.method,
             parameters=parameters,
             sizes=ready.sizes,
             guarantee=session.with_seed(guarantee),
-            trained=result.trained,
             plan=plan,
-            proba=per_node(result.proba),
-            released=result.released,
             rows=rows,
             sampler=None if plan is None else plan.sampler.__name__,
-            private_accuracy=result.private_accuracy,
-            private_metrics=result.private_metrics,
-            learned=result.learned,
             class_names=ready.method.head.names(ready.scaled),
             ids=ready.scaled.ids,
             scaling=ready.scaling,
@@ -117,12 +109,6 @@ class FittedModel:
 T = TypeVar("T")
 
 
-class HasFit(Protocol):
-    """An object that holds a fit."""
-
-    _fit: FittedModel | None
-
-
 class FittedAttribute(Generic[T]):
     """A read-only attribute that is read from the fit, with a default value before it.
 
@@ -135,11 +121,11 @@ class FittedAttribute(Generic[T]):
         """Store both functions."""
         self._read, self._absent = read, absent
 
-    def __get__(self, model: HasFit | None, owner: type | None = None) -> T:
+    def __get__(self, model: "Estimator | None", owner: type | None = None) -> T:
         """Return the value."""
         return self._absent() if model is None or model._fit is None else self._read(model._fit)
 
-    def __set__(self, model: HasFit, value: T) -> NoReturn:
+    def __set__(self, model: "Estimator", value: T) -> NoReturn:
         """Raise an error: fitted attributes cannot be set."""
         raise ConfigError("Learned attributes are read-only. Call fit(graph) again to change them.")
 

@@ -2153,8 +2153,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
-                "map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS",
-                "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff()), NO_METRICS",
+                "map_records(lambda log: log.exp().to(torch.float32), decided)",
+                "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff())",
             ),
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
@@ -3901,8 +3901,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
-                "trained=trained, proba=proba, private_accuracy",
-                'trained=trained, proba=proba, released={"classes": graph.y.add(1).bincount(minlength=4)}, private_accuracy',
+                "trained.proba(view), view, session",
+                'trained.proba(view), view, session, {"classes": view.y._unwrap().add(1).bincount(minlength=4)}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-node-record]",
@@ -3912,8 +3912,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gap.method:",
-                "            released=named_aggregates(aggregates),",
-                '            released=named_aggregates(aggregates) | {"known": graph.labeled},',
+                "released = named_aggregates(aggregates)\n",
+                'released = named_aggregates(aggregates) | {"known": view.y._unwrap() >= 0}\n',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gap-node-record]",
@@ -3923,8 +3923,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:",
-                'released={"rows": aggregated.rows.to(torch.float32)}',
-                'released={"rows": aggregated.rows.to(torch.float32) + graph.x.sum()}',
+                'noisy = {"rows": aggregated.rows.to(torch.float32)}',
+                'noisy = {"rows": aggregated.rows.to(torch.float32) + view.x._unwrap().sum()}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[classcode-node-record]",
@@ -3934,8 +3934,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.own.private_module:",
-                "trained=trained, proba=proba, private_accuracy",
-                'trained=trained, proba=proba, released={"padding": torch.zeros(len(graph.adjacency._unwrap().indices))}, private_accuracy',
+                "trained.proba(view), view, session",
+                'trained.proba(view), view, session, {"padding": torch.zeros(len(view.adjacency._unwrap().indices))}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[module-node-record/replace-one]",
@@ -3969,8 +3969,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.one_hop:",
-                'released={"rows": noisy.to(torch.float32)}',
-                'released={"rows": noisy.to(torch.float32), "degrees": view.adjacency._unwrap().indptr.diff()}',
+                '{"rows": noisy.to(torch.float32)}',
+                '{"rows": noisy.to(torch.float32), "degrees": view.adjacency._unwrap().indptr.diff()}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gnn-node-record]",

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -170,25 +170,19 @@ def release_accuracies(release: Release, proba: Any, view: Graph) -> dict[str, f
     return found
 
 
-class ReleasedMetrics(NamedTuple):
-    """Accuracies by part of the split, and metrics of test nodes; None for very many classes."""
-
-    accuracy: dict[str, float]
-    metrics: PrivateMetrics | None
-
-
-NO_METRICS = ReleasedMetrics({}, None)
-
-
 def release_metrics(
     release: Release, proba: Any, view: Graph, session: Session, objective: Objective
-) -> ReleasedMetrics:
-    """Return metrics of predictions from noisy counts, the remaining queries of the session's plan."""
+) -> tuple[dict[str, float], PrivateMetrics | None]:
+    """Release metrics of predictions by the remaining queries of the session's plan.
+
+    Returns:
+        Accuracies by part of the split, and metrics of test nodes; None for very many classes.
+    """
     assert session.plan is not None  # a release has one
     accuracy = release_accuracies(release, proba, view)
     *_, outcomes, histogram = session.plan.queries
     if not isinstance(histogram, RecordHistogramQuery) or not isinstance(outcomes, OutcomeCountQuery):
-        return ReleasedMetrics(accuracy, None)
+        return accuracy, None
     found = private_metrics(
         release_histogram(release, histogram, proba, view),
         histogram.sigma,
@@ -198,7 +192,7 @@ def release_metrics(
         session.streams.numpy("private-metrics"),
         objective.positive_number,
     )
-    return ReleasedMetrics(accuracy, found)
+    return accuracy, found
 
 
 def accuracy_from_counts(counts: Tensor, most: int) -> float:
