@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy.typing as npt
 from torch import Tensor
@@ -22,9 +22,6 @@ from graphveil.publish.queries import QueryRow
 from graphveil.publish.release_folder import write_release
 from graphveil.publish.snapshot import Snapshot, no_predictions_note
 from graphveil.training import EpochRecord
-
-if TYPE_CHECKING:
-    from graphveil.estimators.base import Estimator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,6 +106,12 @@ class FittedModel(FitResult):
 T = TypeVar("T")
 
 
+class HasFit(Protocol):
+    """An object that holds a fit."""
+
+    _fit: FittedModel | None
+
+
 class FittedAttribute(Generic[T]):
     """A read-only attribute that is read from the fit, with a default value before it.
 
@@ -121,11 +124,11 @@ class FittedAttribute(Generic[T]):
         """Store both functions."""
         self._read, self._absent = read, absent
 
-    def __get__(self, model: "Estimator | None", owner: type | None = None) -> T:
+    def __get__(self, model: HasFit | None, owner: type | None = None) -> T:
         """Return the value."""
         return self._absent() if model is None or model._fit is None else self._read(model._fit)
 
-    def __set__(self, model: "Estimator", value: T) -> NoReturn:
+    def __set__(self, model: HasFit, value: T) -> NoReturn:
         """Raise an error: fitted attributes cannot be set."""
         raise ConfigError("Learned attributes are read-only. Call fit(graph) again to change them.")
 

@@ -1,7 +1,7 @@
 """Requirements of a unit on a configuration and a graph, checked before anything is spent."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -9,6 +9,7 @@ from graphveil._util import checks
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.accounting.gaussian import auto_delta, check_delta, epsilon_of, mu_of
 from graphveil.core.features import columns_beyond
+from graphveil.core.guarantee import Mode
 from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -26,23 +27,54 @@ from graphveil.data.tables.labels import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     TASKS,
+    Task,
     empty_part_message,
 )
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.features.scaling import check_scaling
+from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import check_members
 from graphveil.training.heads import RegressionHead, TaskHead
-
-if TYPE_CHECKING:
-    from graphveil.estimators.base import Estimator
 
 REGRESSION_METHODS = "gap, mlp, module, and gnn with neighborhood='neighbors'"
 MAX_MAGNITUDE = 2.0**63  # of public features: 64-bit integers are at most that
 _SHOWN = 5  # maximum number of columns in an error message
 
 
-def check_config(model: "Estimator", unit: Unit) -> None:
+class EstimatorConfig(Protocol):
+    """Keywords and properties of an estimator that are checked here."""
+
+    method: ClassVar[str]
+    node_units: ClassVar[tuple[str, ...]]
+    needs_out_degree_bound: ClassVar[bool]
+    reads_edges: ClassVar[bool]
+    scales_features: ClassVar[bool]
+    predicts_numbers: ClassVar[bool]
+
+    @classmethod
+    def is_local(cls, unit: str | None) -> bool:
+        """Whether records are randomized before the method sees them."""
+
+    @property
+    def distinguishes_private_edges(self) -> bool:
+        """Whether it distinguishes private from public edges."""
+
+    epsilon: float | None
+    delta: float | str
+    mode: Mode
+    seed: int | None
+    unsafe_noise_seed: int | None
+    max_units: int | None
+    out_degree_bound: int | None
+    max_degree: int | None
+    private_metrics: bool
+    feature_scaling: FeatureScalingMode
+    feature_range: str | None
+    task: Task
+    target_range: tuple[float, float] | None
+
+
+def check_config(model: EstimatorConfig, unit: Unit) -> None:
     """Check the parameters that all estimators share, under a unit.
 
     Raises:
@@ -73,7 +105,7 @@ def check_config(model: "Estimator", unit: Unit) -> None:
             checks.integer_at_least(1, **{name: getattr(model, name)})
 
 
-def check_task(model: "Estimator", unit: Unit) -> None:
+def check_task(model: EstimatorConfig, unit: Unit) -> None:
     """Check the task, and the public range of its targets.
 
     Raises:
@@ -129,7 +161,7 @@ def check_head(head: TaskHead, view: Graph) -> None:
         )
 
 
-def check_parameters(model: "Estimator", unit: Unit) -> None:
+def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     """Reject a unit that the method does not support, and a parameter without effect under the unit.
 
     A reader would believe that a parameter without effect protects something.
@@ -171,7 +203,7 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
         )
 
 
-def check_local(model: "Estimator", unit: Unit) -> None:
+def check_local(model: EstimatorConfig, unit: Unit) -> None:
     """Reject the local unit for a method that reads raw records, and other units for a local method.
 
     Raises:
