@@ -25,8 +25,7 @@ from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, NotImplementedGuaranteeError, PrivacyError
-from graphveil.estimators.features.ranges import magnitude_cells, noisy_range
-from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.features.scaling import FeatureScaling, magnitude_cells, noisy_range
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
@@ -38,10 +37,10 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.nonprivate import MAX_TRAINING_NODES
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.record_plan import release_metrics
-from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_rows

@@ -42,9 +42,13 @@ from graphveil.estimators.public_sizes import (
 )
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
-from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import RecordPlan, metric_queries
+from graphveil.estimators.training.record_plan import (
+    RecordPlan,
+    fit_node_level,
+    metric_queries,
+    plan_node_level,
+)
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.training.heads import MULTICLASS, TaskHead
 

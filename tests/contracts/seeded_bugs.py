@@ -3085,7 +3085,7 @@ BUGS = [
         name="a_sample_is_the_first_rows_of_the_table",
         edits=[
             (
-                "graphveil.estimators.training.sample:_hashes",
+                "graphveil.estimators.training.nonprivate:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'return np.arange(len(ids)).astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -3096,7 +3096,7 @@ BUGS = [
         name="a_sample_follows_how_many_others_there_are",
         edits=[
             (
-                "graphveil.estimators.training.sample:_hashes",
+                "graphveil.estimators.training.nonprivate:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'places = np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]\n    return places.astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -4483,7 +4483,7 @@ BUGS = [
         name="the_shapes_of_the_fit_are_not_tried",
         edits=[
             (
-                "graphveil.estimators.gnn.execution_route:check_trainable",
+                "graphveil.estimators.gnn.module_training:check_trainable",
                 "x, edges = random_full_trees(parents,",
                 "parents = parents[:1]\n        x, edges = random_full_trees(parents,",
             ),

@@ -15,12 +15,11 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 18
+MOST_READERS = 16
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
-    "nn/gcn.py": "unit none",
-    "nn/gat.py": "unit none, or public edges",
+    "nn/message_passing.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
@@ -28,7 +27,6 @@ READERS = {  # by part and file
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "lab/fidelity/structure.py": "in the clear, internal",
     "lab/papers/measures.py": "in the clear, published data",
-    "local/structure/node_vectors.py": "public edges",
     "local/structure/public_edges.py": "public edges",
     "local/structure/similarity.py": "public edges",
     "perturb/mechanism.py": "public edges",

@@ -29,7 +29,7 @@ from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.orientation import select_one_direction
 from graphveil.estimators.sage.subgraphs import SubgraphClippedSum, neighbor_table
 from graphveil.nn.layers import FeedForward, Hidden
-from graphveil.nn.sage import SageLayer, SageNetwork
+from graphveil.nn.message_passing import SageLayer, SageNetwork
 
 MARGIN = 1e-6  # of every implementation, relative to the clipping norm
 CLIPS = (1e-9, 1e-3, 0.1, 1.0, 30.0, 1e9)

@@ -70,8 +70,8 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.nonprivate import sample_training_nodes
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective, Score
-from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
 from graphveil.training import TrainingSchedule, train

@@ -46,9 +46,8 @@ from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_
 from graphveil.estimators.sage.subgraphs import sample_out_edges
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import RecordPlan
+from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level, plan_node_level
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of
 from graphveil.privacy import renyi

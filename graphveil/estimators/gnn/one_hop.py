@@ -34,8 +34,8 @@ from graphveil.errors import NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
 from graphveil.estimators.classcode.node_plan import BudgetSplit, code_push
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
-from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
+    check_trainable,
     fit_on_ego_graphs,
     new_module,
     plan_training,

@@ -28,8 +28,7 @@ from graphveil.estimators.own.module_checks import (
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.estimators.training.node_level import plan_node_level
-from graphveil.estimators.training.record_plan import RecordPlan
+from graphveil.estimators.training.record_plan import RecordPlan, plan_node_level
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096

@@ -17,7 +17,7 @@ from graphveil.estimators.sage.subgraphs import (
     sample_total_degree,
 )
 from graphveil.nn.layers import FeedForward, Hidden
-from graphveil.nn.sage import SageLayer, SageNetwork
+from graphveil.nn.message_passing import SageLayer, SageNetwork
 
 NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 
