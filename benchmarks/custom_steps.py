@@ -24,7 +24,7 @@ from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, EgoGraphRecor
 from graphveil.core.noise.steps import StepNoise
 from graphveil.core.queries.bounded_lists import BoundedTrees
 from graphveil.data import RECIPES, load_dataset
-from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.module_training import choose_route
 from graphveil.estimators.gnn.multi_hop import MultiHopInputs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64

@@ -42,7 +42,7 @@ from graphveil.mechanisms import (
 )
 from graphveil.mechanisms.importance import combined
 from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution
-from graphveil.nn.inputs import FeatureEstimates
+from graphveil.nn.lpgnn import FeatureEstimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)

@@ -20,7 +20,7 @@ from graphveil.local.local_method import ReceivedReports, TrainedOnReports
 from graphveil.local.lpgnn import LPGNN
 from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, known
 from graphveil.mechanisms import LabelMechanism, LocalHashing
-from graphveil.nn.inputs import FeatureEstimates
+from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.privacy import Guarantee
 
 PoisoningStrategy = Literal["random", "label", "same", "deny", "feature", "unbounded"]

@@ -38,8 +38,14 @@ from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding
 from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.features.ranges import learnable, numeric_columns
-from graphveil.estimators.features.scaling import FeatureScaling, FeatureScalingMode, aligned, ranges_of
+from graphveil.estimators.features.scaling import (
+    FeatureScaling,
+    FeatureScalingMode,
+    aligned,
+    learnable,
+    numeric_columns,
+    ranges_of,
+)
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
 from graphveil.estimators.inference import (
     PredictionManager,
@@ -53,6 +59,7 @@ from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
 from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
+from graphveil.estimators.training.nonprivate import training_sample_description
 from graphveil.estimators.training.objective import (
     DEFAULT_OBJECTIVE,
     ClassWeight,
@@ -61,7 +68,6 @@ from graphveil.estimators.training.objective import (
     check_positive,
 )
 from graphveil.estimators.training.private_metrics import PrivateMetrics
-from graphveil.estimators.training.sample import training_sample_description
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead

@@ -26,7 +26,7 @@ from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSu
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import NodeLevelSoftmax
@@ -261,9 +261,7 @@ class OutDegreeChoice(Choice):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Query the mean out-degree, choose a candidate, and fit it in the same release."""
-        plan = session.plan
-        if plan is None:
-            raise ConfigError("method 'auto' needs a query plan, but this session has no plan")
+        plan = session.planned
         release = session.open(view, record_groups(view))
         with session.stage("choice"):
             total = float(release.answer(OutDegreeSumData()))

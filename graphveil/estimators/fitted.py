@@ -13,10 +13,9 @@ from graphveil.core.view import per_node
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.method import FitResult, Method, PreparedFit, State, TrainedModel
+from graphveil.estimators.method import FitResult, Method, PreparedFit
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import Card
 from graphveil.publish.queries import QueryRow
@@ -26,7 +25,7 @@ from graphveil.training import EpochRecord
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FittedModel:
+class FittedModel(FitResult):
     """The stored result of a fit. Parameters that are set later do not affect it.
 
     Predictions, privacy costs and saved files read this value only.
@@ -57,15 +56,10 @@ class FittedModel:
     parameters: Mapping[str, Any]
     sizes: PublicSizes
     guarantee: Guarantee
-    trained: TrainedModel
     plan: ReleasePlan | None = None
-    proba: Tensor | None = None
-    released: State = field(default_factory=dict)
+    proba: Tensor | None
     rows: tuple[QueryRow, ...] = ()
     sampler: str | None = None
-    private_accuracy: Mapping[str, float] = field(default_factory=dict)
-    private_metrics: PrivateMetrics | None = None
-    learned: Mapping[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     ids: npt.NDArray[Any] | None = None
     scaling: FeatureScaling = field(default_factory=FeatureScaling)
@@ -80,19 +74,14 @@ class FittedModel:
         """Return the fit that a method computed in a session."""
         plan, guarantee, rows = ready.preview
         return cls(
+            **(vars(result) | {"proba": per_node(result.proba)}),
             method=ready.method,
             parameters=parameters,
             sizes=ready.sizes,
             guarantee=session.with_seed(guarantee),
-            trained=result.trained,
             plan=plan,
-            proba=per_node(result.proba),
-            released=result.released,
             rows=rows,
             sampler=None if plan is None else plan.sampler.__name__,
-            private_accuracy=result.private_accuracy,
-            private_metrics=result.private_metrics,
-            learned=result.learned,
             class_names=ready.method.head.names(ready.scaled),
             ids=ready.scaled.ids,
             scaling=ready.scaling,

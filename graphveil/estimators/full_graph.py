@@ -24,10 +24,14 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.nn.gat import HEADS, GatArchitecture
-from graphveil.nn.gcn import GcnArchitecture
 from graphveil.nn.layers import ACTIVATIONS, batch_of
-from graphveil.nn.residual import LayerKind, ResidualArchitecture
+from graphveil.nn.message_passing import (
+    HEADS,
+    GatArchitecture,
+    GcnArchitecture,
+    LayerKind,
+    ResidualArchitecture,
+)
 from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
 from graphveil.privacy import Guarantee

@@ -20,13 +20,12 @@ from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
-from graphveil.core.release import check_max_degree, check_weights
+from graphveil.core.release import Release, check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
-from graphveil.errors import NotImplementedGuaranteeError, PrivacyError
-from graphveil.estimators.features.ranges import magnitude_cells, noisy_range
-from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.errors import ArtifactError, NotImplementedGuaranteeError, PrivacyError
+from graphveil.estimators.features.scaling import FeatureScaling, magnitude_cells, noisy_range
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
@@ -38,9 +37,10 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.nonprivate import MAX_TRAINING_NODES
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
 from graphveil.estimators.training.private_metrics import PrivateMetrics
-from graphveil.estimators.training.sample import MAX_TRAINING_NODES
+from graphveil.estimators.training.record_plan import release_metrics
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_rows
@@ -253,6 +253,7 @@ class Method(ABC):
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
     selects_by_metric: ClassVar[bool] = False  # whether a fit reads the metric of its objective
     weighs_classes: ClassVar[bool] = False  # and the class weights
+    trains_on_sample: ClassVar[bool] = False  # of very many public training nodes; in paper mode on all
     copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
 
     name: str
@@ -268,16 +269,19 @@ class Method(ABC):
     @property
     def samples(self) -> bool:
         """Whether networks are trained on a sample if there are very many training nodes."""
-        return False
+        return self.trains_on_sample and not self.privacy_config.paper
 
     @property
     def protects_features(self) -> bool:
         """Whether features are protected, so that no error may depend on their values."""
         return isinstance(self.privacy_config.unit, NodeUnit | LocalAttributes)
 
-    @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the calibrated query plan of a fit, or None if nothing is queried. A pure function."""
+        """Return the calibrated query plan of a fit, or None if nothing is queried. A pure function.
+
+        Without a plan a session opens no release, so a method that does not override this queries nothing.
+        """
+        return None
 
     @abstractmethod
     def fit(self, view: Graph, session: Session) -> FitResult:
@@ -399,6 +403,41 @@ class Method(ABC):
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
         """Return the outputs of a fit under a plan, in order."""
         return () if plan is None else release_rows(plan)
+
+    def closed(
+        self,
+        release: Release,
+        trained: TrainedModel,
+        proba: Any,
+        view: Graph,
+        session: Session,
+        released: State | None = None,
+    ) -> FitResult:
+        """Release the planned metrics, close the release, and return the result of a fit on records."""
+        accuracy, metrics = dict[str, float](), None
+        if self.privacy_config.private_metrics:
+            accuracy, metrics = release_metrics(release, proba, view, session, self.objective)
+        release.close()
+        return FitResult(
+            trained=trained,
+            proba=proba,
+            released=released or {},
+            private_accuracy=accuracy,
+            private_metrics=metrics,
+        )
+
+
+def check_fits(fits: bool, sizes: PublicSizes) -> None:
+    """Reject stored parameters that do not have these numbers of features and classes.
+
+    Raises:
+        ArtifactError: If they do not fit.
+    """
+    if not fits:
+        raise ArtifactError(
+            f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. Copy the "
+            "model folder from the original run again."
+        )
 
 
 def networks_state(part: str, networks: Sequence[nn.Module]) -> State:

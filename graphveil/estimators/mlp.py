@@ -30,7 +30,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
-from graphveil.estimators.method import FeatureModel, FitResult, Method, State, networks_state
+from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits, networks_state
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import (
     PARTITION,
@@ -42,9 +42,13 @@ from graphveil.estimators.public_sizes import (
 )
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
-from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, metric_queries, release_metrics
+from graphveil.estimators.training.record_plan import (
+    RecordPlan,
+    fit_node_level,
+    metric_queries,
+    plan_node_level,
+)
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.training.heads import MULTICLASS, TaskHead
 
@@ -83,19 +87,11 @@ class NonPrivateMLP(Method):
     """An MLP on public or unprotected features and labels."""
 
     reads_edges: ClassVar[bool] = False
+    trains_on_sample: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
 
     shape: MLPArchitecture
-
-    @property
-    def samples(self) -> bool:
-        """Whether the network is trained on a sample of very many nodes; in paper mode on all."""
-        return not self.privacy_config.paper
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train without privacy, and keep the best epoch."""
@@ -181,13 +177,7 @@ class PrivateMLP(Method):
                 head=self.head,
             )
         trained = TrainedMLP(network, self.head)
-        proba, found = trained.proba(view), NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
-        return FitResult(
-            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
-        )
+        return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these parameters."""
@@ -228,18 +218,10 @@ class TunedMLP(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    trains_on_sample: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
     tables: ClassVar[float] = 6.0
-
-    @property
-    def samples(self) -> bool:
-        """Return True: networks are trained on a sample of very many nodes."""
-        return True
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Choose and train the networks on training and validation labels."""
@@ -255,11 +237,7 @@ class TunedMLP(Method):
             ArtifactError: If they do not have this number of features and classes.
         """
         networks = restore_networks(state, _FEATURES)
-        if not fits(networks, sizes.width, sizes.classes):
-            raise ArtifactError(
-                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
-                "Copy the model folder from the original run again."
-            )
+        check_fits(fits(networks, sizes.width, sizes.classes), sizes)
         return TrainedFoldEnsemble(networks, bool(state[_UNIT_ROWS]))
 
 
@@ -299,17 +277,9 @@ class TunedRegression(Method):
     """The candidate network with the smallest squared error on public validation targets."""
 
     reads_edges: ClassVar[bool] = False
+    trains_on_sample: ClassVar[bool] = True
 
     shapes: tuple[MLPArchitecture, ...]
-
-    @property
-    def samples(self) -> bool:
-        """Return True: networks are trained on a sample of very many nodes."""
-        return True
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing protected is read."""
-        return None
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train all candidates, and keep the best one."""
@@ -399,11 +369,7 @@ class NodeLevelSoftmax(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Run the steps, and release the planned accuracies."""
-        query = None if session.plan is None else session.plan.queries[0]
-        if not isinstance(query, DPSGDQuery):
-            raise ConfigError(
-                "a node-level MLP needs a query plan of training steps, but this session has no plan"
-            )
+        query = session.query(0, DPSGDQuery)
         groups = record_groups(view)
         release = session.open(view, groups)
         with session.stage("classifier"):
@@ -418,21 +384,11 @@ class NodeLevelSoftmax(Method):
                 on_step=session.epochs("classifier", query.steps),
             )
         trained = TrainedSoftmax(model)
-        proba, found = trained.proba(view), NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
-        return FitResult(
-            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
-        )
+        return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSoftmax":
         """Return the fit with these parameters."""
-        if state["encoder"].shape != (sizes.width + 1, sizes.classes):
-            raise ArtifactError(
-                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
-                "Copy the model folder from the original run again."
-            )
+        check_fits(state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
         return TrainedSoftmax(NoisySoftmax.restore(state))
 
 

@@ -16,7 +16,7 @@ from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit
 from graphveil.data import Graph
 from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
-from graphveil.estimators.features.ranges import range_query
+from graphveil.estimators.features.scaling import range_query
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.privacy import Guarantee
 

@@ -19,7 +19,7 @@ from graphveil.estimators.full_graph import (
     resolve_schedule,
 )
 from graphveil.estimators.method import Method
-from graphveil.nn.sage import SageArchitecture
+from graphveil.nn.message_passing import SageArchitecture
 
 ClipPer = Literal["row", "root"]
 _SUBGRAPHS = "graphveil.papers.as_published.subgraph_sage"  # loaded for unit ``node-record`` only

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from graphveil.core.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS, ReleaseKey
 from graphveil.core.ledger import PrivacyLedger, ledger_of
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
@@ -23,6 +24,7 @@ from graphveil.estimators.privacy_config import SEEDED
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 
+Q = TypeVar("Q", bound=Query)
 OnProgress = Callable[[str, int, int], None]
 # Left out of the text unless they are set, since noise is bound to it.
 _ADDED_PARAMETERS = ("metric", "class_weight", "positive", "target_range")
@@ -74,6 +76,30 @@ class Session:
         False  # whether noise was drawn from a seed, in this run or in the one that it resumes
     )
 
+    @property
+    def planned(self) -> ReleasePlan:
+        """The query plan.
+
+        Raises:
+            ConfigError: If there is none.
+        """
+        if self.plan is None:
+            raise ConfigError("this session has no query plan, so it cannot query the graph")
+        return self.plan
+
+    def query(self, number: int, kind: type[Q]) -> Q:
+        """Return a query of the plan, which is of this kind.
+
+        Raises:
+            ConfigError: If there is no plan, or the query is of another kind.
+        """
+        found = self.planned.queries[number]
+        if not isinstance(found, kind):
+            raise ConfigError(
+                f"query {number} of this session's plan is a {type(found).__name__}, not a {kind.__name__}"
+            )
+        return found
+
     def open(self, view: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
         """Open the plan's release on a graph. It is recorded here, before the edges are read.
 
@@ -81,13 +107,12 @@ class Session:
         returns it, so a method can execute one alternative of a larger plan. A release that was started with
         a seed stays reproducible in a fit that resumes it without one.
         """
-        if self.plan is None:
-            raise ConfigError("this session has no query plan, so it cannot query the graph")
+        plan = self.planned
         if self.release is not None:
             return self.release
         seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
         release = Release.open(
-            self.plan,
+            plan,
             view.adjacency,
             groups,
             budget=self.ledger or ledger_of(view.edge_set),

@@ -30,11 +30,11 @@ from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import NoUnit, UndirectedEdge, Unit
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
+from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel, check_fits, networks_state
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import check_local
@@ -309,11 +309,7 @@ class SpectralMethod(Method):
         """
         networks, numbers = restore_networks(state, _FEATURES), state[_RULE].tolist()
         rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
-        if not fits(networks, sizes.width, sizes.classes) or not rule.known:
-            raise ArtifactError(
-                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
-                "Copy the model folder from the original run again."
-            )
+        check_fits(fits(networks, sizes.width, sizes.classes) and rule.known, sizes)
         return TrainedSpectral(self.list_source, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
 
 

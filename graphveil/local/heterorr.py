@@ -54,7 +54,7 @@ from graphveil.local.report_config import (
 )
 from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
-from graphveil.nn.gcn import GcnArchitecture
+from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
 from graphveil.training import TrainingSchedule

@@ -38,7 +38,7 @@ from graphveil.local.randomized_records import (
 )
 from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
-from graphveil.nn.inputs import FeatureEstimates
+from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
 from graphveil.training.metrics import Evaluation

@@ -126,10 +126,6 @@ class LocalMethod(Method):
         """State what the learner selects and by which criterion."""
         return self.learner.decision
 
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: records are charged when they are reported, and edges are public."""
-        return None
-
     def view(self, graph: Graph) -> Graph:
         """Return what a fit sees: edges, which are public, and handles of what clients randomize."""
         return protected_view(graph, self.privacy_config.unit, self.report_config.public_fields)

@@ -61,9 +61,16 @@ from graphveil.local.posterior_mixture import (
 )
 from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes, scaled
 from graphveil.local.structure import PublicEdges
-from graphveil.nn.backbones import BACKBONES, Backbone, LayerSizes, backbone
-from graphveil.nn.inputs import FeatureEstimates, PropagatedInputs, propagated
 from graphveil.nn.layers import ACTIVATIONS
+from graphveil.nn.lpgnn import (
+    BACKBONES,
+    Backbone,
+    FeatureEstimates,
+    LayerSizes,
+    PropagatedInputs,
+    backbone,
+    propagated,
+)
 from graphveil.privacy import Guarantee
 from graphveil.propagation import KProp, Propagation
 from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated

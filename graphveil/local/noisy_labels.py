@@ -13,8 +13,7 @@ from torch.nn import functional
 from graphveil.core.clipping.adam import Adam
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.randomized_records import known
-from graphveil.nn.backbones import Backbone
-from graphveil.nn.inputs import PropagatedInputs
+from graphveil.nn.lpgnn import Backbone, PropagatedInputs
 from graphveil.propagation import KProp, Propagation, SparseMap, propagate
 from graphveil.training import EpochRecord, TrainingSchedule
 

@@ -27,7 +27,7 @@ from graphveil.estimators.method import State
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPReports, LocalNoise
-from graphveil.nn.inputs import FeatureEstimates
+from graphveil.nn.lpgnn import FeatureEstimates
 
 Scaling = Literal["none", "row", "columns"]
 SCALINGS: tuple[Scaling, ...] = ("none", "row", "columns")

@@ -2156,8 +2156,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
-                "map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS",
-                "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff()), NO_METRICS",
+                "map_records(lambda log: log.exp().to(torch.float32), decided)",
+                "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff())",
             ),
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[classcode-S]",
@@ -3089,7 +3089,7 @@ BUGS = [
         name="a_sample_is_the_first_rows_of_the_table",
         edits=[
             (
-                "graphveil.estimators.training.sample:_hashes",
+                "graphveil.estimators.training.nonprivate:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'return np.arange(len(ids)).astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -3100,7 +3100,7 @@ BUGS = [
         name="a_sample_follows_how_many_others_there_are",
         edits=[
             (
-                "graphveil.estimators.training.sample:_hashes",
+                "graphveil.estimators.training.nonprivate:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'places = np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]\n    return places.astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -3905,8 +3905,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
-                "trained=trained, proba=proba, private_accuracy",
-                'trained=trained, proba=proba, released={"classes": graph.y.add(1).bincount(minlength=4)}, private_accuracy',
+                "trained.proba(view), view, session",
+                'trained.proba(view), view, session, {"classes": view.y._unwrap().add(1).bincount(minlength=4)}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[mlp-node-record]",
@@ -3916,8 +3916,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gap.method:",
-                "            released=named_aggregates(aggregates),",
-                '            released=named_aggregates(aggregates) | {"known": graph.labeled},',
+                "released = named_aggregates(aggregates)\n",
+                'released = named_aggregates(aggregates) | {"known": view.y._unwrap() >= 0}\n',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gap-node-record]",
@@ -3927,8 +3927,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.node_method:",
-                'released={"rows": aggregated.rows.to(torch.float32)}',
-                'released={"rows": aggregated.rows.to(torch.float32) + graph.x.sum()}',
+                'noisy = {"rows": aggregated.rows.to(torch.float32)}',
+                'noisy = {"rows": aggregated.rows.to(torch.float32) + view.x._unwrap().sum()}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[classcode-node-record]",
@@ -3938,8 +3938,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.own.private_module:",
-                "trained=trained, proba=proba, private_accuracy",
-                'trained=trained, proba=proba, released={"padding": torch.zeros(len(graph.adjacency._unwrap().indices))}, private_accuracy',
+                "trained.proba(view), view, session",
+                'trained.proba(view), view, session, {"padding": torch.zeros(len(view.adjacency._unwrap().indices))}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[module-node-record/replace-one]",
@@ -3973,8 +3973,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.one_hop:",
-                'released={"rows": noisy.to(torch.float32)}',
-                'released={"rows": noisy.to(torch.float32), "degrees": view.adjacency._unwrap().indptr.diff()}',
+                '{"rows": noisy.to(torch.float32)}',
+                '{"rows": noisy.to(torch.float32), "degrees": view.adjacency._unwrap().indptr.diff()}',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[gnn-node-record]",
@@ -4487,7 +4487,7 @@ BUGS = [
         name="the_shapes_of_the_fit_are_not_tried",
         edits=[
             (
-                "graphveil.estimators.gnn.execution_route:check_trainable",
+                "graphveil.estimators.gnn.module_training:check_trainable",
                 "x, edges = random_full_trees(parents,",
                 "parents = parents[:1]\n        x, edges = random_full_trees(parents,",
             ),

@@ -12,7 +12,7 @@ from graphveil.core.release import Release
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.public_sizes import members
-from graphveil.estimators.training import node_level
+from graphveil.estimators.training import record_plan
 from tests.estimators.conftest import grouped
 
 Patch = pytest.MonkeyPatch
@@ -81,10 +81,10 @@ def test_the_candidate_with_the_largest_noisy_count_is_kept(method: str) -> None
 
 def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
     """Note the weights that each training passed."""
-    shipped = node_level.fit_dpsgd
+    shipped = record_plan.fit_dpsgd
 
     def noted(*args: Any, **more: Any) -> list[dict[str, Tensor]]:
         passed.append(shipped(*args, **more))
         return passed[-1]
 
-    patch.setattr(node_level, "fit_dpsgd", noted)
+    patch.setattr(record_plan, "fit_dpsgd", noted)

@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.nn.inputs import (
+from graphveil.nn.lpgnn import (
     DenseInputs,
     FeatureEstimates,
     LazyInputs,

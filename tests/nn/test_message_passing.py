@@ -7,10 +7,8 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.nn.gat import GatArchitecture, GraphAttention, InEdgeIndex
-from graphveil.nn.gcn import convolve
 from graphveil.nn.layers import Hidden, batch_of
-from graphveil.nn.sage import SageLayer
+from graphveil.nn.message_passing import GatArchitecture, GraphAttention, InEdgeIndex, SageLayer, convolve
 
 NODES, WIDTH, HEADS = 7, 3, 2
 DIRECTED = pytest.mark.parametrize("directed", [False, True])

@@ -15,12 +15,11 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 19
+MOST_READERS = 17
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
-    "nn/gcn.py": "unit none",
-    "nn/gat.py": "unit none, or public edges",
+    "nn/message_passing.py": "unit none, or public edges",
     "estimators/edge_samples.py": "paper mode",
     "papers/as_published/subgraph_sums.py": "paper mode",
     "propagation/linear.py": "public edges",
@@ -29,7 +28,6 @@ READERS = {  # by part and file
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "audit/fidelity/structure.py": "in the clear, internal",
     "papers/as_published/measures.py": "in the clear, published data",
-    "local/structure/node_vectors.py": "public edges",
     "local/structure/public_edges.py": "public edges",
     "local/structure/similarity.py": "public edges",
     "perturb/mechanism.py": "public edges",

@@ -24,8 +24,8 @@ EXACT_READS = {
 }
 SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.own.private_module:_fingerprint",
-    "graphveil.estimators.gnn.execution_route:check_trainable",
-    "graphveil.estimators.gnn.execution_route:_probed",
+    "graphveil.estimators.gnn.module_training:check_trainable",
+    "graphveil.estimators.gnn.module_training:_probed",
 }
 READS = {"total", "exact", "in_edges", "out_neighbors"}
 PUBLISHED = "graphveil.papers.as_published.graph_queries"  # what papers draw, without a valid guarantee

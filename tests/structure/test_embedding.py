@@ -6,7 +6,7 @@ import pytest
 from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
-from graphveil.local.structure.node_vectors import RandomWalk, logarithms, nearest
+from graphveil.local.structure.similarity import RandomWalk, logarithms, nearest
 from tests.structure.conftest import random_edges
 
 SHORT = {"dim": 8, "walks": 20, "length": 12, "window": 3, "top": 3}

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from graphveil.local.structure import PublicEdges
-from graphveil.local.structure.node_vectors import ENDED, RandomWalk
+from graphveil.local.structure.similarity import ENDED, RandomWalk
 from tests.structure.conftest import public, random_edges
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphveil.core.clipping.affine_gradients import affine_parts
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
-from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.module_training import choose_route
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
 

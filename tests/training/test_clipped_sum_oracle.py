@@ -28,7 +28,7 @@ from graphveil.core.queries import edge_training
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.orientation import select_one_direction
 from graphveil.nn.layers import FeedForward, Hidden
-from graphveil.nn.sage import SageLayer, SageNetwork
+from graphveil.nn.message_passing import SageLayer, SageNetwork
 from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table
 
 MARGIN = 1e-6  # of every implementation, relative to the clipping norm

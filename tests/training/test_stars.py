@@ -13,7 +13,7 @@ from graphveil.core.clipping import affine_gradients, clipped_sums, ego_graphs
 from graphveil.core.clipping.affine_gradients import AffineGradients
 from graphveil.core.clipping.clipped_sums import clip_factors
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
-from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.module_training import choose_route
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -24,7 +24,7 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, ReleaseError
+from graphveil.errors import ReleaseError
 from graphveil.estimators.classcode.edge_plan import (
     CLUSTERS,
     TARGET,
@@ -57,13 +57,21 @@ from graphveil.estimators.features.crossfit import (
     public_posteriors,
     restore_networks,
 )
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
+from graphveil.estimators.method import (
+    FitResult,
+    Method,
+    State,
+    TrainedModel,
+    check_fits,
+    networks_state,
+    part_of,
+)
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.nonprivate import sample_training_nodes
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective, Score
-from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward
 from graphveil.training import TrainingSchedule, train
@@ -445,16 +453,12 @@ class EdgeLevelClassCode(Method):
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
+    trains_on_sample: ClassVar[bool] = True
     tables: ClassVar[float] = 14.0
     pairs: ClassVar[float] = 8.0
 
     edge_plan: EdgeReleaseConfig
     self_training: bool | None = None
-
-    @property
-    def samples(self) -> bool:
-        """Return True: networks are trained on a sample of very many nodes."""
-        return True
 
     def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes, with the number of public labels."""
@@ -466,13 +470,12 @@ class EdgeLevelClassCode(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train on features, query counts and aggregates, and decide after each round."""
-        if session.plan is None:
-            raise ConfigError("ClassCode needs a query plan, but this session has no plan")
+        queries = session.planned.queries
         with session.stage("encoder"):
             public = public_posteriors(view, session, self.objective)
             weight_model = fit_weight_model(self.edge_plan.edge_weighting, view, public.log, session)
             clusters = choose_clusters(view, public.log, session)
-        groups, queries = groups_of(view), session.plan.queries
+        groups = groups_of(view)
         release = session.open(view, groups)
         released, affinity = State(), None
         if isinstance(queries[0], EdgeCountQuery):
@@ -539,11 +542,7 @@ class EdgeLevelClassCode(Method):
             and numbers.shape == (_NUMBERS,)
             and bool((table > 0).all() & (numbers >= 0).all())
         )
-        if not whole:
-            raise ArtifactError(
-                f"The model's parameters do not fit {width} features and {classes} classes. Copy the "
-                "model folder from the original run again."
-            )
+        check_fits(whole, sizes)
         degree, spread, overdispersion, temperature, unit_rows, gaussian = numbers.tolist()
         weight_model, weighting = None, self.edge_plan.edge_weighting
         if weighting is not None:

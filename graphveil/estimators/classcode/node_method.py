@@ -36,7 +36,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
 from graphveil.estimators.classcode.node_plan import FLAT_LEVELS, LEVELS, WEIGHTS, NodeLevelReleasePlan
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
@@ -47,11 +47,11 @@ from graphveil.estimators.method import (
     Method,
     PreparedFit,
     State,
+    check_fits,
     unknown_training_nodes_error,
 )
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.record_plan import NO_METRICS, release_metrics
 
 Targets = str | tuple[int | str, ...] | None
 Push = Callable[[Any, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
@@ -499,9 +499,7 @@ class NodeLevelClassCode(Method):
 
         Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes outside of training are never read.
         """
-        plan = session.plan
-        if plan is None:
-            raise ConfigError("ClassCode needs a query plan, but this session has no plan")
+        plan = session.planned
         steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
         pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
         if not steps or not pushes:
@@ -553,17 +551,10 @@ class NodeLevelClassCode(Method):
                     decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
                 decided = map_records(decider.log_posteriors, log_posteriors, likelihoods)
         # Row v of the probabilities is only for people who are authorized to access v's record.
-        proba, found = map_records(lambda log: log.exp().to(torch.float32), decided), NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
-        return FitResult(
-            trained=TrainedNodeLevelClassCode(encoder=encoder, decider=decider),
-            proba=proba,
-            released={"rows": aggregated.rows.to(torch.float32)},
-            private_accuracy=found.accuracy,
-            private_metrics=found.metrics,
-        )
+        proba = map_records(lambda log: log.exp().to(torch.float32), decided)
+        trained = TrainedNodeLevelClassCode(encoder=encoder, decider=decider)
+        noisy = {"rows": aggregated.rows.to(torch.float32)}
+        return self.closed(release, trained, proba, view, session, noisy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
         """Return the fit with these parameters.
@@ -573,10 +564,6 @@ class NodeLevelClassCode(Method):
         """
         weights, classes = state["decider"], sizes.classes
         known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
-        if not known or state["encoder"].shape != (sizes.width + 1, classes):
-            raise ArtifactError(
-                f"The model's parameters do not fit {sizes.width} features and {classes} classes. Copy "
-                "the model folder from the original run again."
-            )
+        check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)
         decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
         return TrainedNodeLevelClassCode(encoder=NoisySoftmax.restore(state), decider=decider)

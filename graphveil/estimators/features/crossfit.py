@@ -37,8 +37,8 @@ from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State, networks_state, part_of
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.nonprivate import MAX_TRAINING_NODES, sample_training_nodes
 from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
-from graphveil.estimators.training.sample import MAX_TRAINING_NODES, sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.training import EpochRecord, TrainingSchedule, train

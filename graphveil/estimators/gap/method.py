@@ -27,7 +27,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.edge_samples import sample_out_edges
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
 from graphveil.estimators.gap.attention import (
@@ -46,9 +46,8 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
-from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
+from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level, plan_node_level
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of
 from graphveil.privacy import renyi
@@ -275,14 +274,10 @@ class EdgeLevelGap(Method):
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
+    trains_on_sample: ClassVar[bool] = True
 
     gap: GapConfig
     attention: AttentionSettings | None = None
-
-    @property
-    def samples(self) -> bool:
-        """Whether networks are trained on a sample of very many nodes; in paper mode on all."""
-        return not self.privacy_config.paper
 
     def check(self, view: Graph) -> None:
         """Reject a graph that cannot be trained on, and modules that cannot be run."""
@@ -393,12 +388,7 @@ class EdgeLevelGap(Method):
 
 def _learn_attention(view: Graph, rows: Tensor, release: Release, session: Session) -> State:
     """Return the network of edge weights: the result of the plan's first query."""
-    query, targets = (
-        None if session.plan is None else session.plan.queries[0],
-        nodes_of(view.labeled_in("train")),
-    )
-    if not isinstance(query, EdgeAttentionQuery):
-        raise ConfigError("attention weights need a query plan that begins with their training")
+    query, targets = session.query(0, EdgeAttentionQuery), nodes_of(view.labeled_in("train"))
     generator = session.streams.torch("attention")
     start = session.load_or_compute(
         "attention", lambda: {"start": attention_start(query, rows, view.y, targets, generator)}
@@ -482,10 +472,8 @@ class NodeLevelGap(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
-        if session.plan is None:
-            raise ConfigError("node-level gap needs a query plan, but this session has no plan")
         gap, sizes = self.gap, self.sizes_of(view)
-        groups = plan_record_groups(session.plan, view)
+        groups = plan_record_groups(session.planned, view)
         release = session.open(self.sample_edges(view, session), groups)  # recorded before any work
         with session.stage("encoder"):
             aggregation = Aggregation(gap, self._encoder(view, release, session))
@@ -511,17 +499,8 @@ class NodeLevelGap(Method):
                 head=self.head,
             )
         trained = TrainedGap(self, aggregation, classifier, sizes, self.head)
-        proba, found = trained.proba(views), NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
-        return FitResult(
-            trained=trained,
-            proba=proba,
-            released=named_aggregates(aggregates),
-            private_accuracy=found.accuracy,
-            private_metrics=found.metrics,
-        )
+        released = named_aggregates(aggregates)
+        return self.closed(release, trained, trained.proba(views), view, session, released)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
         """Return the networks with these parameters."""

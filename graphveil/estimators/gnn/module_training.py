@@ -1,22 +1,131 @@
-"""Parts that both private GNNs share: the module, its training nodes, and its training on ego graphs."""
+"""Training of a custom module on ego graphs, which both private GNNs share.
+
+The module is executed on single ego graphs: vectorized if possible, otherwise in a loop.
+"""
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.clipped_sums import probe_labels
 from graphveil.core.clipping.dpsgd import PrivateSchedule
-from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, Route
+from graphveil.core.clipping.ego_graphs import (
+    EgoGraphClippedSum,
+    EgoGraphRecords,
+    Route,
+    StoredEgoGraphs,
+    ego_graph_logits,
+    random_full_trees,
+)
+from graphveil.core.clipping.module_copies import ModuleCopies
+from graphveil.core.clipping.null_records import synthetic_records
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
 from graphveil.data import Graph
-from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
 from graphveil.estimators.own.code import Factory, build_module, is_registered
+from graphveil.estimators.own.module_checks import random_tree, training_error_message
 from graphveil.estimators.public_sizes import GROUPS, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
+
+_TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
+_BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")  # the fastest first
+_STARS, _LEAVES, _SEED = 6, 4, 11
+
+
+class ExecutionRoute(NamedTuple):
+    """The route, the module's outputs on fixed random ego graphs, and the data type."""
+
+    route: Route
+    code: Tensor
+    dtype: torch.dtype
+
+
+def choose_route(module: nn.Module, inputs: int, classes: int) -> ExecutionRoute:
+    """Return the route for a module, and its outputs on fixed random ego graphs as a fingerprint of its code.
+
+    The fastest route is chosen that returns the same clipped gradient sums and logits as a loop. Some modules
+    cannot be vectorized (self-loops that are added by a mask), and their steps are many times slower. Some
+    also read the parameters of an affine map elsewhere, and need full per-example gradients.
+
+    The route uses float32 if results are close to those of float64.
+    """
+    with ModuleCopies(module).run() as fresh:
+        probe = partial(_probed, fresh.to(torch.float64).eval(), inputs, classes)
+        route: Route = "loop"
+        wide = probe("loop")
+        for candidate in _BATCHED_ROUTES:
+            try:
+                together = probe(candidate)
+            except Exception:  # any error of a custom module or torch under vmap: it can be run in a loop
+                continue
+            if torch.allclose(wide, together, rtol=_TOLERANCE, atol=_TOLERANCE):
+                route, wide = candidate, together
+                break
+        try:
+            narrow = probe(route, torch.float32)
+        except Exception:  # a module that creates float64 tensors
+            return ExecutionRoute(route, wide, torch.float64)
+    # The fingerprint depends on the data type: a run is not resumed in the other one.
+    if torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE):
+        return ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
+    return ExecutionRoute(route, wide, torch.float64)
+
+
+def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tensor, *, name: str = "") -> None:
+    """Train and predict as a fit does, on synthetic records with the shapes of the fit.
+
+    Args:
+        module: Module; not changed.
+        inputs: Number of inputs per node.
+        classes: C.
+        parents: Parent of each position except the root.
+        name: Name of the module in errors; by default that of its class.
+
+    Raises:
+        ConfigError: If the module fails in its forward or its backward pass.
+    """
+    try:
+        route, _, dtype = choose_route(module, inputs, classes)
+        x, edges = random_full_trees(parents, inputs, torch.float64)
+        labels, records = probe_labels(len(x), classes), StoredEgoGraphs(x, edges, parents)
+        with synthetic_records():
+            gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype)
+            gradients.add(torch.arange(2), 1.0)
+            ego_graph_logits(module, records, 2, classes, route=route)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(training_error_message(module, error, name)) from error
+
+
+def _probed(
+    module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """Return a sum of clipped gradients and all logits on random ego graphs of different lengths."""
+    rng = np.random.default_rng(_SEED)
+    x = torch.zeros(_STARS, _LEAVES + 2, inputs, dtype=torch.float64)
+    edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
+    for number in range(_STARS):
+        star, _ = random_tree(rng, inputs, depth=1)
+        leaves = min(number, len(star) - 1, _LEAVES)  # the first ego graph has none
+        x[number, : leaves + 1] = star[: leaves + 1]
+        edges[number, 0, :leaves], edges[number, 1, :leaves] = torch.arange(1, leaves + 1), 0
+    records = StoredEgoGraphs(x, edges)
+    with torch.random.fork_rng(devices=[]), synthetic_records():
+        gradients = EgoGraphClippedSum(
+            module, records, probe_labels(_STARS, classes), route=route, dtype=dtype
+        )
+        gradients.add(torch.arange(_STARS), 1.0)
+        logits = ego_graph_logits(module, records, _STARS, classes, route=route)
+    return torch.cat([gradients.sums, logits.flatten()])
+
 
 _STAGE, _PREFIX = "module", "module."  # name of the stage, and of the module's parameters in a state
 _BATCHES = 20  # default batch size as a share of the training records

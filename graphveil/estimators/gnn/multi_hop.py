@@ -20,8 +20,8 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph
 from graphveil.errors import UnitError
-from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
+    check_trainable,
     fit_on_ego_graphs,
     new_module,
     plan_training,

@@ -30,12 +30,12 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
 from graphveil.estimators.classcode.node_plan import BudgetSplit, code_push
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
-from graphveil.estimators.gnn.execution_route import check_trainable
 from graphveil.estimators.gnn.module_training import (
+    check_trainable,
     fit_on_ego_graphs,
     new_module,
     plan_training,
@@ -50,6 +50,7 @@ from graphveil.estimators.method import (
     FittedGraphModel,
     Method,
     State,
+    check_fits,
     unknown_training_nodes_error,
 )
 from graphveil.estimators.own.code import Factory
@@ -57,7 +58,7 @@ from graphveil.estimators.own.module_checks import reject_mixing, reject_unsuppo
 from graphveil.estimators.public_sizes import OTHER, PARTITION, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import NO_METRICS, metric_queries, release_metrics
+from graphveil.estimators.training.record_plan import metric_queries
 
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms
@@ -358,14 +359,11 @@ class OneHopGNN(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
-        plan, classes = session.plan, view.num_classes
-        if plan is None:
-            raise ConfigError("a private GNN needs a query plan, but this session has no plan")
+        first, push = session.query(0, DPSGDQuery), session.query(1, OutEdgeSumQuery)
+        classes = view.num_classes
         widths = 2 * classes, classes
         module = new_module(self.module, widths, session.streams)
         release = session.open(view, record_groups(view))
-        first, push = plan.queries[:2]
-        assert isinstance(first, DPSGDQuery) and isinstance(push, OutEdgeSumQuery)
         loss_targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
             labeled = training_members(view, metrics=self.privacy_config.private_metrics)
@@ -385,26 +383,13 @@ class OneHopGNN(Method):
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
             logits = ego_graph_logits(executed, inputs, view.num_nodes, classes, route=route)
             proba = map_records(lambda logits: logits.softmax(dim=1).to(torch.float32), logits)
-        found = NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        return FitResult(
-            trained=TrainedOneHopGNN(encoder=encoder, weights=weights, module=module),
-            proba=proba,
-            released={"rows": noisy.to(torch.float32)},
-            private_accuracy=found.accuracy,
-            private_metrics=found.metrics,
-        )
+        trained = TrainedOneHopGNN(encoder=encoder, weights=weights, module=module)
+        return self.closed(release, trained, proba, view, session, {"rows": noisy.to(torch.float32)})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":
         """Return the fit with these parameters, and the module if its code is registered."""
-        if state["encoder"].shape != (sizes.width + 1, sizes.classes):
-            raise ArtifactError(
-                f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. "
-                "Copy the model folder from the original run again."
-            )
+        check_fits(state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
         weights, module = restore_module(self.module, (2 * sizes.classes, sizes.classes), state)
         return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)
 

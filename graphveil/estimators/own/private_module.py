@@ -28,8 +28,7 @@ from graphveil.estimators.own.module_checks import (
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.estimators.training.node_level import plan_node_level
-from graphveil.estimators.training.record_plan import NO_METRICS, RecordPlan, release_metrics
+from graphveil.estimators.training.record_plan import RecordPlan, plan_node_level
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
@@ -102,13 +101,7 @@ class NodeLevelModule(Method):
                 fingerprint=(_fingerprint(module, sizes),),
             )
         trained = TrainedModule(module, sizes.classes, self.head)
-        proba, found = trained.proba(view), NO_METRICS
-        if self.privacy_config.private_metrics:
-            found = release_metrics(release, proba, view, session, self.objective)
-        release.close()
-        return FitResult(
-            trained=trained, proba=proba, private_accuracy=found.accuracy, private_metrics=found.metrics
-        )
+        return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
         """Return the module with these parameters."""

@@ -20,7 +20,7 @@ from graphveil.estimators.sage import ClipPer
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.nn.layers import batch_of
-from graphveil.nn.sage import SageArchitecture
+from graphveil.nn.message_passing import SageArchitecture
 from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table
 from graphveil.privacy import renyi
 

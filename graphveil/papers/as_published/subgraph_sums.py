@@ -19,7 +19,7 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features
 from graphveil.core.features import rows as rows_of
 from graphveil.estimators.sage import ClipPer
-from graphveil.nn.sage import AffineMaps
+from graphveil.nn.message_passing import AffineMaps
 
 _ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm

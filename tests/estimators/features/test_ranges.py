@@ -14,7 +14,7 @@ from graphveil.core.queries.record_histograms import FeatureHistogramData, Featu
 from graphveil.core.release import Release
 from graphveil.core.view import unwrapped
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.features.ranges import MAX_COLUMNS, magnitude_cells, noisy_range, numeric_columns
+from graphveil.estimators.features.scaling import MAX_COLUMNS, magnitude_cells, noisy_range, numeric_columns
 from tests.estimators.gnn.modules import Mean, Records
 
 N = 4000

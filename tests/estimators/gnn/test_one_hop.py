@@ -20,7 +20,7 @@ from graphveil.core.queries.codes import simplex_codes
 from graphveil.core.queries.out_edge_code_sums import replaced_change
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
-from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.module_training import choose_route
 from graphveil.estimators.gnn.one_hop import CodePriorModule, OneHopInputs
 from graphveil.estimators.own import code
 from graphveil.estimators.public_sizes import members

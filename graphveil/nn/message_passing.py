@@ -1,0 +1,431 @@
+"""Networks that pass messages along exact edges: GCN, GAT, SAGE, and layers with residual connections.
+
+No sum has noise, so a network is not private. ``core/queries`` has the sums with noise.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag, leaky_relu
+
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.exact_sums import neighbor_sums
+from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, SparseRows, sparse_product, unit_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcnArchitecture:
+    """The architecture of a ``GcnNetwork``.
+
+    Args:
+        hidden: Width of the hidden layers.
+        depth: Number of convolutions.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
+    """
+
+    hidden: int
+    depth: int
+    style: dict[str, Any]
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GcnNetwork":
+        """Return an untrained network for these numbers of features and classes."""
+        widths = [features, *[self.hidden] * (self.depth - 1), classes]
+        maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
+        hidden = [Hidden(width, generator=generator, **self.style) for width in widths[1:-1]]
+        return GcnNetwork(maps, hidden)
+
+
+class GcnLayer(nn.Module):
+    """One convolution, followed by its ``Hidden``.
+
+    Shapes: (N, width) -> (N, width).
+    """
+
+    def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._map, self._hidden = Linear(width, width, generator=generator), hidden
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return act(D^-1/2 (A + I)^T D^-1/2 (X W + b))."""
+        return cast(Tensor, self._hidden(convolve(adjacency, self._map(x))))
+
+
+class GcnNetwork(nn.Module):
+    """Convolutions, each but the last followed by its ``Hidden``.
+
+    Shapes: (N, d) -> (N, C).
+    """
+
+    def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
+        """Store the layers."""
+        super().__init__()
+        self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
+
+    def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
+        """Return logits."""
+        h: Batch = x
+        for depth, affine in enumerate(self._maps):
+            h = convolve(adjacency, affine(h))
+            if depth < len(self._hidden):
+                h = self._hidden[depth](h)
+        return cast(Tensor, h)
+
+
+def convolve(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """Return D^-1/2 (A + I)^T D^-1/2 X with D = 1 + in-degree. Not private.
+
+    >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
+    >>> convolve(pair, torch.tensor([[1.0], [3.0]])).flatten()
+    tensor([2.0000, 2.0000])
+    """
+    scale = (1 + adjacency.indptr.diff()).to(x.dtype).rsqrt()[:, None]
+    scaled = (scale * x).contiguous()
+    return scale * (neighbor_sums(adjacency, scaled) + scaled)
+
+
+HEADS = 4  # concatenated in a hidden layer
+_SLOPE = 0.2  # of the leaky relu, as in the paper
+
+
+@dataclass(frozen=True, eq=False)
+class InEdgeIndex:
+    """Edges sorted by target: target v has the edges from ``offsets[v]`` to ``offsets[v + 1]``.
+
+    Shapes: ``sources`` and ``targets`` int64 (E), ``offsets`` int64 (N + 1).
+    """
+
+    sources: Tensor
+    targets: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def from_adjacency(cls, adjacency: Adjacency) -> Self:
+        """Return the edges of an adjacency."""
+        sources, targets = adjacency.edge_index()
+        return cls(sources, targets, adjacency.indptr)
+
+
+class GraphAttention(nn.Module):
+    """One attention layer, after the linear map with ``weight``:
+
+        h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
+
+    where u runs over the in-neighbors of v and v itself, independently for each head. Not private.
+
+    Shapes: (N, heads width) -> (N, heads width).
+    """
+
+    def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
+        """Initialize the parameters, as Glorot and Bengio do."""
+        super().__init__()
+        self._heads, self._width = heads, width
+        bound = (6 / (inputs + heads * width)) ** 0.5
+        self.weight = nn.Parameter(_uniform((inputs, heads * width), bound, generator))
+        bound = (6 / (heads + width)) ** 0.5
+        self._sends = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._gets = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._bias = nn.Parameter(torch.zeros(heads * width))
+
+    def forward(self, rows: Tensor, edges: InEdgeIndex) -> Tensor:
+        """Return the weighted sums."""
+        h = rows.view(-1, self._heads, self._width)
+        source_logits, target_logits = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
+        weights, own = _softmax_terms(source_logits, target_logits, edges)
+        total = own.index_add(0, edges.targets, weights)
+        sums = own[:, :, None] * h + _weighted_sums(weights, h, edges)
+        return (sums / total[:, :, None]).flatten(1) + self._bias
+
+
+def _softmax_terms(source_logits: Tensor, target_logits: Tensor, edges: InEdgeIndex) -> tuple[Tensor, Tensor]:
+    """Return the terms of the softmax, (E, heads) of edges and (N, heads) of nodes themselves."""
+    # Not sends[sources]: its gradient is added in the order of threads, which is not deterministic.
+    by_source = source_logits.index_select(0, edges.sources)
+    by_target = target_logits.index_select(0, edges.targets)
+    scores = leaky_relu(by_source + by_target, _SLOPE)
+    own = leaky_relu(source_logits + target_logits, _SLOPE)
+    with torch.no_grad():  # the subtracted maximum cancels
+        most = own.clone()
+        most.scatter_reduce_(0, edges.targets[:, None].expand_as(scores), scores, "amax")
+        lowered = most.index_select(0, edges.targets)
+    return (scores - lowered).exp(), (own - most).exp()
+
+
+def _weighted_sums(weights: Tensor, h: Tensor, edges: InEdgeIndex) -> Tensor:
+    """Return the sums over in-edges (N, heads, width).
+
+    Computed per head by ``embedding_bag``, so that no vector is copied to an edge. Memory is proportional to
+    E heads, not to E heads width.
+    """
+    sums = [
+        embedding_bag(
+            edges.sources,
+            h[:, head].contiguous(),
+            edges.offsets,
+            mode="sum",
+            per_sample_weights=weights[:, head].contiguous(),
+            include_last_offset=True,
+        )
+        for head in range(h.shape[1])
+    ]
+    return torch.stack(sums, dim=1)
+
+
+def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+
+class GatLayer(nn.Module):
+    """One attention layer, followed by its ``Hidden`` of all heads.
+
+    Shapes: (N, width) -> (N, heads width).
+    """
+
+    def __init__(self, width: int, heads: int, hidden: Hidden, *, generator: torch.Generator) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._attention, self._hidden = GraphAttention(width, width, heads, generator), hidden
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return act(attention(X W))."""
+        rows = x @ self._attention.weight
+        return cast(Tensor, self._hidden(self._attention(rows, InEdgeIndex.from_adjacency(adjacency))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatArchitecture:
+    """The architecture of a ``GatNetwork``.
+
+    Args:
+        hidden: Width of each head of the hidden layers.
+        heads: Heads of the hidden layers; the last layer has one.
+        depth: Number of attention layers.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
+    """
+
+    hidden: int
+    heads: int
+    depth: int
+    style: dict[str, Any]
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GatNetwork":
+        """Return an untrained network for these numbers of features and classes."""
+        wide = self.heads * self.hidden
+        inputs = [features, *[wide] * (self.depth - 1)]
+        rounds = [GraphAttention(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
+        rounds.append(GraphAttention(inputs[-1], classes, 1, generator))
+        hidden = [Hidden(wide, generator=generator, **self.style) for _ in inputs[:-1]]
+        return GatNetwork(rounds, hidden)
+
+
+class GatNetwork(nn.Module):
+    """Attention layers, each but the last followed by its ``Hidden``.
+
+    Shapes: (N, d) -> (N, C).
+    """
+
+    def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
+        """Store the layers."""
+        super().__init__()
+        self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
+
+    def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
+        """Return logits."""
+        edges = InEdgeIndex.from_adjacency(adjacency)
+        h: Batch = x
+        for depth, attending in enumerate(cast("list[GraphAttention]", self._rounds)):
+            weight = attending.weight
+            rows = sparse_product(h, weight) if isinstance(h, SparseRows) else cast(Tensor, h) @ weight
+            h = attending(rows, edges)
+            if depth < len(self._hidden):
+                h = self._hidden[depth](h)
+        return cast(Tensor, h)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SageArchitecture:
+    """The architecture of a ``SageNetwork``.
+
+    Args:
+        hidden: Width of the hidden layers.
+        depth: Number of message-passing layers.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
+        pre_layers: Dense layers before message passing.
+        post_layers: Dense layers after it, including the output layer.
+        unit: Whether vectors are L2-normalized before and after message passing.
+        unit_rounds: Whether they are L2-normalized after each message-passing layer.
+    """
+
+    hidden: int
+    depth: int
+    style: dict[str, Any]
+    pre_layers: int
+    post_layers: int
+    unit: bool = False
+    unit_rounds: bool = False
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "SageNetwork":
+        """Return an untrained network for these numbers of features and classes."""
+        style = {"generator": generator, **self.style}
+        first, last = self.widths(features, classes)
+        before = FeedForward(first, plain_last=False, **style)
+        unit = self.unit or self.unit_rounds
+        rounds = [
+            SageLayer(self.hidden, Hidden(self.hidden, **style), generator=generator, unit=unit)
+            for _ in range(self.depth)
+        ]
+        return SageNetwork(before, rounds, FeedForward(last, **style), unit=self.unit)
+
+    def widths(self, features: int, classes: int) -> tuple[list[int], list[int]]:
+        """Return the widths of the dense layers before and after message passing."""
+        width = self.hidden
+        return [features, *[width] * self.pre_layers], [*[width] * self.post_layers, classes]
+
+
+@dataclass(frozen=True)
+class AffineMaps:
+    """The affine maps of a network with one message-passing layer: before it, own, of the sum, after it."""
+
+    before: list[Linear]
+    own: Linear
+    incoming: Linear
+    after: list[Linear]
+
+
+class SageLayer(nn.Module):
+    """One message-passing layer; ``unit`` L2-normalizes before the activation.
+
+    Shapes: (N, width) -> (N, width).
+    """
+
+    def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator, unit: bool = False) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._own = Linear(width, width, generator=generator)
+        self._incoming = Linear(width, width, generator=generator)
+        self._hidden = hidden
+        self._unit = unit
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return act(norm(W_self x + W_in A^T x + b))."""
+        return self.read(x, neighbor_sums(adjacency, x))
+
+    def read(self, x: Tensor, sums: Tensor) -> Tensor:
+        """Return the same from sums that are already computed."""
+        mixed = self._own(x) + self._incoming(sums)
+        if self._unit:
+            mixed = unit_rows(mixed).clone()  # the activation overwrites its input
+        return cast(Tensor, self._hidden(mixed))
+
+
+class SageNetwork(nn.Module):
+    """Dense layers, message-passing layers, dense layers; ``unit`` L2-normalizes before message passing.
+
+    Shapes: (N, d) -> (N, C).
+    """
+
+    def __init__(
+        self, before: FeedForward, rounds: list[SageLayer], after: FeedForward, *, unit: bool = False
+    ) -> None:
+        """Store the layers."""
+        super().__init__()
+        self._before, self._rounds, self._after = before, nn.ModuleList(rounds), after
+        self._unit = unit
+
+    def rows(self, x: Batch) -> Tensor:
+        """Return the vectors that nodes send in the first layer."""
+        return unit_rows(self._before(x)) if self._unit else cast(Tensor, self._before(x))
+
+    def read(self, rows: Tensor, sums: Tensor) -> Tensor:
+        """Return logits from the vectors and their sums, in a network of one message-passing layer."""
+        return cast(Tensor, self._after(cast(SageLayer, self._rounds[0]).read(rows, sums)))
+
+    def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
+        """Return logits."""
+        h = self.rows(x)
+        for layer in self._rounds:
+            h = layer(h, adjacency)
+        return cast(Tensor, self._after(h))
+
+    def maps(self) -> AffineMaps:
+        """Return the affine maps of a network of one message-passing layer."""
+        layer = cast(SageLayer, self._rounds[0])
+        return AffineMaps(self._before.affines(), layer._own, layer._incoming, self._after.affines())
+
+
+LayerKind = Literal["gcn", "sage", "gat"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualArchitecture:
+    """The architecture of a ``ResidualNetwork``.
+
+    Args:
+        layer: Kind of the message-passing layers.
+        hidden: Width of the vectors between layers.
+        depth: Number of message-passing layers.
+        style: Keywords of hidden layers: activation, dropout.
+        heads: Heads of attention layers, each of width ``hidden``.
+    """
+
+    layer: LayerKind
+    hidden: int
+    depth: int
+    style: dict[str, Any]
+    heads: int = 1
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "ResidualNetwork":
+        """Return an untrained network for these numbers of features and classes."""
+        before = FeedForward([features, self.hidden], plain_last=False, generator=generator, **self.style)
+        layers = [
+            ResidualLayer(self.hidden, self._messages(generator), self.heads, generator=generator)
+            for _ in range(self.depth)
+        ]
+        return ResidualNetwork(before, layers, Linear(self.hidden, classes, generator=generator))
+
+    def _messages(self, generator: torch.Generator) -> nn.Module:
+        hidden = Hidden(self.hidden * self.heads, generator=generator, batch_norm=False, **self.style)
+        if self.layer == "gat":
+            return GatLayer(self.hidden, self.heads, hidden, generator=generator)
+        kind = GcnLayer if self.layer == "gcn" else SageLayer
+        return kind(self.hidden, hidden, generator=generator)
+
+
+class ResidualLayer(nn.Module):
+    """A message-passing layer that adds to its input: h + W messages(norm(h)) + b.
+
+    Shapes: (N, width) -> (N, width).
+    """
+
+    def __init__(self, width: int, messages: nn.Module, heads: int, *, generator: torch.Generator) -> None:
+        """Initialize the parameters."""
+        super().__init__()
+        self._norm, self._messages = nn.LayerNorm(width), messages
+        self._map = Linear(width * heads, width, generator=generator)
+
+    def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return the sum of the input and the messages."""
+        return h + cast(Tensor, self._map(self._messages(self._norm(h), adjacency)))
+
+
+class ResidualNetwork(nn.Module):
+    """A dense layer, residual layers, layer norm, and an affine output.
+
+    Shapes: (N, d) -> (N, C).
+    """
+
+    def __init__(self, before: FeedForward, layers: list[ResidualLayer], output: Linear) -> None:
+        """Store the layers."""
+        super().__init__()
+        self._before, self._layers, self._output = before, nn.ModuleList(layers), output
+        self._norm = nn.LayerNorm(output.weight.shape[0])
+
+    def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
+        """Return logits."""
+        h = cast(Tensor, self._before(x))
+        for layer in self._layers:
+            h = layer(h, adjacency)
+        return cast(Tensor, self._output(self._norm(h)))
