@@ -13,10 +13,11 @@ import pandas as pd
 import torch
 
 import graphveil as gv
-from graphveil import attacks, fidelity, perturb
+from graphveil import attacks, perturb
 from graphveil import audit as a
 from graphveil import mechanisms as m
 from graphveil import privacy as p
+from graphveil.audit import fidelity
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.core.ledger import Entry, joint_ledger
 from graphveil.data.conversion import load_pyg

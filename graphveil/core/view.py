@@ -156,7 +156,7 @@ def unwrapped_fields(data: D) -> D:
     return replace(own, **found) if found else data
 
 
-def own_rows(edges: Adjacency, *values: Tensor) -> tuple[Any, ...]:
+def own_rows(edges: Adjacency, *values: Any) -> tuple[Any, ...]:
     """Return values of which row v depends on v's own out-edges: handles if the edges are protected.
 
     Raises:

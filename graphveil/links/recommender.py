@@ -16,7 +16,7 @@ A user's scores are the sum of the rows of B over the user's own list.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,11 +38,11 @@ from graphveil.core.queries.list_products import (
     unpack_products,
 )
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, own_lists
 from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, NodeRecord, NoUnit, Unit, parse_unit
-from graphveil.core.view import protected_view
+from graphveil.core.view import map_records, protected_view
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
@@ -532,7 +532,10 @@ class Recommender:
         matrix = unpack_products(triangle, products.columns)[: len(modeled), : len(modeled)]
         self._items = items = item_model(table.item_ids, popularity, modeled, matrix, products.sigma)
         if self.private_metrics:
-            correct, wrong = _outcomes(items, table.lists(), held_out, streams)
+            lists = own_lists(view.adjacency).at(torch.arange(users))
+            place = streams.numpy("removed items").random(users)
+            tested = torch.from_numpy(held_out), torch.from_numpy(place)
+            correct, wrong = map_records(partial(_outcomes, items), lists, *tested)
             hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()
             noise = plan.noise_std[-1]
             share = _share(hits, misses, noise, int(held_out.sum()))
@@ -613,17 +616,17 @@ def _is_no_list(value: Any) -> bool:
 
 
 def _outcomes(
-    items: ItemModel, lists: Lists, held_out: npt.NDArray[np.bool_], streams: PublicStreams
+    items: ItemModel, lists: Lists, held_out: torch.Tensor, place: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which held-out users find an item again that was removed from their list, and which do not.
 
     The place of the removed item on the list is public, so an outcome depends on the user's own list only.
-    Users with fewer than two items are neither.
+    Users with fewer than two items are neither. Columns of ``lists`` are users and then items.
     """
-    place = streams.numpy("removed items").random(len(held_out))
+    lists = lists[:, lists.shape[1] - len(items.item_ids) :]
     lengths = np.diff(lists.indptr)
-    users = np.flatnonzero(held_out & (lengths >= 2))
-    at = lists.indptr[users] + (place[users] * lengths[users]).astype(np.int64)
+    users = np.flatnonzero(held_out.numpy() & (lengths >= 2))
+    at = lists.indptr[users] + (place.numpy()[users] * lengths[users]).astype(np.int64)
     removed = lists.indices[at]
     kept = np.ones(lists.nnz, dtype=bool)
     kept[at] = False

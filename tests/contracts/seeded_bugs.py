@@ -6123,13 +6123,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.links.recommender:_outcomes",
-                'place = streams.numpy("removed items").random(len(held_out))',
-                'place = streams.numpy("removed items")',
-            ),
-            (
-                "graphveil.links.recommender:_outcomes",
-                "(place[users] * lengths[users])",
-                "(place.random(len(users)) * lengths[users])",
+                "(place.numpy()[users] * lengths[users])",
+                "(place.numpy()[: len(users)] * lengths[users])",
             ),
         ],
         test="tests/links/test_recommender.py::"

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
 # What reads exact numbers and draws no noise, each with its own argument:
 EXACT_READS = {
+    "graphveil.core.queries.out_edge_sums:own_lists",  # as the next
     "graphveil.core.queries.out_edge_sums:own_list_sums",  # row v is only for readers of v's record
     "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, for NoisyRows
     "graphveil.core.queries.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts

@@ -85,6 +85,26 @@ def own_list_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Any, ...]:
     return own_rows(adjacency, sums, starts.diff())
 
 
+def own_lists(adjacency: Adjacency) -> Any:
+    """Return each node's own out-list as a row of a sparse matrix, bool (N, N).
+
+    It is a handle if the edges are protected.
+
+    Raises:
+        ProtectedDataError: If the unit is not ``node-record``.
+
+    Privacy:
+        No guarantee of its own. Row v depends on v's own record only.
+
+    >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
+    >>> own_lists(pair).toarray().astype(int).tolist()
+    [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    """
+    listed, starts = (part.numpy() for part in PrivateEdges(adjacency).out_neighbors())
+    ones, nodes = np.ones(len(listed), dtype=bool), adjacency.num_nodes
+    return own_rows(adjacency, sparse.csr_array((ones, listed, starts), shape=(nodes, nodes)))[0]
+
+
 def out_neighbor_sums(private: PrivateEdges, weights: Sizes) -> Sizes:
     """Return, for each source, the sum of integer weights over its own list (the edges that it sends), exact.
 
