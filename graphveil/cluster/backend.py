@@ -100,7 +100,7 @@ class RayBackend(AggregationBackend):
     threads: int = 1
     block_rows: int | None = None
     losses: int = 16
-    wait: float = 60.0
+    wait: float = 120.0
 
     def __post_init__(self) -> None:
         """Check every parameter."""

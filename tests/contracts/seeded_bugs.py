@@ -2238,7 +2238,7 @@ BUGS = [
             "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[gap]",
             "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[classcode]",
         ],
-        reason="not the share of the counts",
+        reason="protects node records",
     ),
     dict(
         name="a_candidate_is_chosen_by_exact_counts",
@@ -2250,7 +2250,7 @@ BUGS = [
             )
         ],
         test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[mlp]",
-        reason="another candidate",
+        reason="protects node records",
     ),
     dict(
         name="the_last_candidate_is_kept_whatever_counts_say",
