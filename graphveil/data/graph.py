@@ -271,7 +271,7 @@ class Graph:
         >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0], [1], directed=False)
         >>> train, val, test = torch.eye(4, dtype=torch.bool)[:3]
         >>> graph.with_split(train, val, test).labeled_in("val", "test")
-        tensor([False,  True, False, False])
+        tensor([False,  True,  True, False])
         """
         return torch.stack([self.members(split) for split in splits]).any(dim=0) & self.labeled
 
