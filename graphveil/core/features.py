@@ -38,7 +38,7 @@ here. Pass them to a query or to map_records, or use public sizes.
     def __init__(self, rows: Any, unit: str) -> None:
         """Store the rows; they are not read."""
         self.shape, self.is_dense = rows.shape, isinstance(rows, Tensor)
-        self._rows, self._unit = rows, unit
+        self.__rows, self._unit = rows, unit  # a mangled name: no line reads it by mistake
 
     def __len__(self) -> int:
         """Return the number of rows, which is public."""
@@ -51,10 +51,10 @@ here. Pass them to a query or to map_records, or use public sizes.
     def at(self, nodes: Tensor) -> ProtectedRows:
         """Return the handle of the rows of some public nodes, by a mask bool (N) or by indices int64."""
         chosen = nodes if self.is_dense else nodes.numpy()
-        return ProtectedRows(self._rows[chosen], self._unit)
+        return ProtectedRows(self.__rows[chosen], self._unit)
 
     def _unwrap(self) -> Any:
-        return self._rows
+        return self.__rows
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ProtectedDataError(

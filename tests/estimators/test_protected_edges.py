@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 import graphveil as gv
 from estimators.conftest import grouped
+from graphveil.core.clipping.dpsgd import clipped_sum
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.edges.blocks import blocks, in_edges
 from graphveil.core.exact_sums import neighbor_sums
@@ -305,6 +306,26 @@ def test_stored_rows_of_records_stay_a_handle() -> None:
 def test_a_handle_of_records_is_not_copied_or_converted(read: Any) -> None:
     with pytest.raises((ProtectedDataError, TypeError, ValueError, RuntimeError)):
         read(HANDLES["dense"])
+
+
+@pytest.mark.parametrize("own", ["inputs", "labels"])
+@pytest.mark.parametrize("name", ["sums", "arrays"])
+def test_a_clipped_sum_of_protected_records_is_not_read(own: str, name: str) -> None:
+    labels = torch.tensor([0, 1, 0, 1, 0, 1])
+    network = torch.nn.Linear(2, 2)
+    inputs = HANDLES["dense"] if own == "inputs" else ROWS
+    targets = ProtectedRows(labels, "node-record") if own == "labels" else labels
+    gradients = clipped_sum(network, inputs, targets)
+    gradients.add(torch.arange(6), 1.0)
+    with pytest.raises(ProtectedDataError, match="gradients of protected records"):
+        getattr(gradients, name)
+    assert len(getattr(clipped_sum(network, ROWS, labels), name)) > 0  # of public records
+
+
+@pytest.mark.parametrize("handle", [HANDLE, HANDLES["dense"]], ids=["edges", "records"])
+def test_no_attribute_of_a_handle_holds_what_it_protects(handle: Any) -> None:
+    hidden = {name for name in vars(handle) if name.isidentifier() and not name.startswith("_Protected")}
+    assert not [name for name in hidden if isinstance(vars(handle)[name], torch.Tensor | Adjacency)]
 
 
 def test_unit_none_reads_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,18 @@ bit. The rounding of the final sum is within the clipping margin of 10^-6.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphveil.core.clipping.ghost_modules import GhostModule, GradientFactors
 from graphveil.core.clipping.records import Inputs, records_of, tensors_of
+from graphveil.core.features import ProtectedRows
 from graphveil.core.view import unwrapped
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import ConfigError, GraphError, ProtectedDataError
+
+T = TypeVar("T")
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 _PIECE_NUMBERS = 1 << 19  # numbers per piece: they stay in the cache from the gather to the last product
@@ -33,27 +36,51 @@ class ClippedSum(ABC):
     finite, or whose label is not a class or not finite, contributes nothing: an exception would reveal
     private data.
 
-    ``weights`` and ``sums`` are float64 vectors (p). The sums are private until ``DPSGDQuery`` adds
-    noise to them. ``arrays`` are all values that gradients read of the records: a release binds its noise to
-    them.
+    ``weights`` and ``sums`` are float64 vectors (p). The sums are private until ``DPSGDQuery`` adds noise to
+    them. ``arrays`` are all values that gradients read of the records: a release binds its noise to them. Of
+    protected records, whose labels are a handle, neither can be read.
+
+    >>> from graphveil.core.features import ProtectedRows
+    >>> labels = ProtectedRows(torch.tensor([1, 0]), "node-record")
+    >>> LogitWeightsClippedSum([torch.eye(2)], labels).sums
+    Traceback (most recent call last):
+    graphveil.errors.ProtectedDataError: These are gradients of protected records, so sums and arrays cannot \
+be read. Pass them to DPSGDData: the answer of its query includes the noise.
     """
 
-    def __init__(
-        self, sources: Sequence[Tensor], arrays: Sequence[Tensor], labels: Tensor, count: int
-    ) -> None:
+    def __init__(self, sources: Sequence[Tensor], arrays: Sequence[Tensor], labels: Any, count: int) -> None:
         """Copy the model's parameters into one vector."""
         if len(labels) != count:
             raise GraphError(
                 f"There are {count} records but {len(labels)} labels. Pass one label per record."
             )
-        self._sources, self._labels = sources, labels
-        self.arrays = (*arrays, labels)
+        self._protected = isinstance(labels, ProtectedRows)
+        self._sources, self._labels = sources, unwrapped(labels)
+        self._arrays = (*arrays, self._labels)
         self.count = count
         flat = [source.detach().to("cpu", torch.float64).reshape(-1) for source in sources]
         if not flat:
             raise ConfigError("The network has no parameters to train.")
         self.weights = torch.cat(flat)
-        self.sums = torch.zeros_like(self.weights)
+        self._total = torch.zeros_like(self.weights)
+
+    @property
+    def sums(self) -> Tensor:
+        """The clipped sum of the records that were added."""
+        return self._readable(self._total)
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """All values that gradients read of the records."""
+        return self._readable(self._arrays)
+
+    def _readable(self, values: T) -> T:
+        if self._protected:
+            raise ProtectedDataError(
+                "These are gradients of protected records, so sums and arrays cannot be read. Pass them to "
+                "DPSGDData: the answer of its query includes the noise."
+            )
+        return values
 
     # Most gradients are the same function of the parameters in every step.
     def begin(self, step: int) -> None:  # noqa: B027
@@ -110,7 +137,7 @@ class GhostClippedSum(ClippedSum):
             )
         self._network, self._records = network, records_of(inputs)
         super().__init__(sources, tensors_of(inputs), labels, self._records.count)
-        weights, sums = self._views(self.weights), self._views(self.sums)
+        weights, sums = self._views(self.weights), self._views(self._total)
         for i, affine in enumerate(affines):
             part = slice(2 * i, 2 * i + 2)
             affine.bind(*weights[part], *sums[part])
@@ -156,7 +183,7 @@ class LogitWeightsClippedSum(ClippedSum):
         """Start with weights of one."""
         self._logits = torch.stack([one.detach().to(torch.float64) for one in unwrapped(logits)])  # (K, n, C)
         start = torch.ones(len(logits), dtype=torch.float64)
-        super().__init__([start], list(self._logits), unwrapped(labels), self._logits.shape[1])
+        super().__init__([start], list(self._logits), labels_with(logits, labels), self._logits.shape[1])
 
     @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
@@ -167,7 +194,13 @@ class LogitWeightsClippedSum(ClippedSum):
             deltas = _loss_gradient(mixed.t(), self._labels[part]).t()
             gradients = (logits * deltas).sum(dim=2).t().contiguous()  # (B, K)
             factors, bad = clip_factors(gradients.square().sum(dim=1), clip)
-            self.sums.addmv_(zero_masked_records(gradients, bad).t(), factors)
+            self._total.addmv_(zero_masked_records(gradients, bad).t(), factors)
+
+
+def labels_with(inputs: Any, labels: Any) -> Any:
+    """Return labels as a handle if inputs are handles, so that their clipped sum cannot be read."""
+    protected = unwrapped(inputs) is not inputs and not isinstance(labels, ProtectedRows)
+    return ProtectedRows(labels, "of the inputs") if protected else labels
 
 
 def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphveil._util import checks
 from graphveil.core.clipping import snapshot
 from graphveil.core.clipping.adam import Adam
-from graphveil.core.clipping.clipped_sums import ClippedSum, GhostClippedSum
+from graphveil.core.clipping.clipped_sums import ClippedSum, GhostClippedSum, labels_with
 from graphveil.core.clipping.ghost_modules import GhostModule
 from graphveil.core.clipping.per_sample import PerSampleClippedSum
 from graphveil.core.noise.steps import public_rate
@@ -260,7 +260,7 @@ def clipped_sum(network: GhostModule | nn.Module, inputs: Any, labels: Any) -> C
         inputs: Rows of the records, blocks of their columns, or handles of both.
         labels: Classes, numbers or targets, or a handle.
     """
-    inputs, labels = unwrapped(inputs), unwrapped(labels)
+    inputs, labels = unwrapped(inputs), labels_with(inputs, labels)
     if isinstance(network, GhostModule):
         return GhostClippedSum(network, inputs, labels)
     return PerSampleClippedSum(network, inputs, labels)

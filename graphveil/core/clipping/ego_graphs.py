@@ -41,6 +41,7 @@ from graphveil.core.clipping.clipped_sums import (
     add_scaled,
     chunks,
     clip_factors,
+    labels_with,
     record_loss,
     square_norms,
     zero_masked_records,
@@ -163,11 +164,13 @@ class EgoGraphClippedSum(ClippedSum):
     ) -> None:
         """Copy the parameters."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), unwrapped(records.arrays), unwrapped(labels), len(labels))
+        arrays = records.arrays
+        labels = labels_with(arrays, labels)
+        super().__init__(list(named.values()), unwrapped(arrays), labels, len(labels))
         self._records, self._width = records, records.width
         self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
         self._copies = ModuleCopies(module)
-        self._sums = dict(zip(named, self._views(self.sums), strict=True))
+        self._sums = dict(zip(named, self._views(self._total), strict=True))
         self._wide = dict(zip(named, self._views(self.weights), strict=True))
         self._parameters: Parameters = {}
         self._route = route

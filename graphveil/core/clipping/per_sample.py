@@ -81,7 +81,7 @@ class PerSampleClippedSum(ClippedSum):
             raise GraphError(f"blocks of columns have {sorted(lengths)} rows; they must agree")
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]))
-        self._sum_views = self._views(self.sums)
+        self._sum_views = self._views(self._total)
         self._parameters = dict(zip(named, self._views(self.weights), strict=True))
         self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named)
 

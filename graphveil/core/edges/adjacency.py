@@ -513,7 +513,8 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
     def __init__(self, edges: Adjacency, unit: str) -> None:
         """Store the edges; they are not read."""
         public = ("directed", "edge_set", "max_weight", "folder", "version")
-        vars(self).update({name: getattr(edges, name) for name in public}, _edges=edges._unwrap(), _unit=unit)
+        vars(self).update({name: getattr(edges, name) for name in public}, _unit=unit)
+        vars(self)["<edges>"] = edges._unwrap()  # not an attribute: no line reads it by mistake
 
     @property
     def num_nodes(self) -> int:
@@ -526,7 +527,7 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
         return str(vars(self)["_unit"])
 
     def _unwrap(self) -> Adjacency:
-        edges: Adjacency = vars(self)["_edges"]
+        edges: Adjacency = vars(self)["<edges>"]
         return edges
 
     def _refuse(self, name: str) -> NoReturn:

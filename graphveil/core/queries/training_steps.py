@@ -200,7 +200,7 @@ class DPSGDQuery(NoisyStepsQuery):
                     f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
                     f"uses {name}={value!r}; the release stays charged"
                 )
-        return _PreparedTraining(public, (*gradients.arrays, *data.settings), data)
+        return _PreparedTraining(public, (*gradients._arrays, *data.settings), data)
 
     def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
         """Run the steps and return the parameters; the noise is drawn here, and discarded afterwards."""
@@ -276,7 +276,7 @@ def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) 
     It overwrites the clipped sum, which is not exposed elsewhere. The mean is over the expected size of a
     batch, which is public.
     """
-    sums = gradients.sums.zero_()
+    sums = gradients._total.zero_()
     gradients.begin(step)
     gradients.add(noise.batch(step, gradients.count), clip)
     return add_step_noise(sums, clip, noise, step, gradients.count)

@@ -84,7 +84,7 @@ class SubgraphClippedSum(ClippedSum):
         wide = x.to(torch.float64) if isinstance(x, Tensor) else x.astype(np.float64)
         self._x = cast(Features, wide)
         self._table, self._activation, self._clip_per = table, Activation(activation), clip_per
-        weights, sums = self._views(self.weights), self._views(self.sums)
+        weights, sums = self._views(self.weights), self._views(self._total)
         self._maps = list(zip(weights[::2], weights[1::2], strict=True))
         self._map_sums = list(zip(sums[::2], sums[1::2], strict=True))
 
