@@ -326,7 +326,8 @@ class Recommender:
             self._items = item_model(table.item_ids, popularity, modeled, products, 0.0)
         else:
             assert guarantee is not None
-            guarantee = self._release(table, plan, guarantee, folder)
+            seen = replace(table, graph=protected_view(table.graph, plan.unit))
+            guarantee = self._release(seen, plan, guarantee, folder)
         self.plan_, self.guarantee, self._users = plan, guarantee, table.num_users
         return self
 
@@ -519,7 +520,7 @@ class Recommender:
             noise_seed=self.unsafe_noise_seed,
             workspace=workspace,
         )
-        view = protected_view(table.graph, plan.unit)
+        view = table.graph
         release, (first, products) = session.open(view), plan.queries[:2]
         sent = counted.to(torch.float64)[:, None]
         data = NeighborSumData(sent) if isinstance(first, NeighborSumQuery) else OutEdgeSumData(sent)

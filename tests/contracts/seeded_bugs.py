@@ -3680,7 +3680,7 @@ BUGS = [
         name="recommenders_receive_protected_edges_themselves",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._release",
+                "graphveil.links.recommender:Recommender.fit",
                 "protected_view(table.graph, plan.unit)",
                 "table.graph",
             )

@@ -197,6 +197,20 @@ def test_recommenders_query_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [type(one) for one in seen] == [ProtectedEdges]
 
 
+def test_a_recommender_that_reads_lists_is_stopped_before_anything_is_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def leaking(self: Any, view: gv.Interactions, *arguments: Any) -> Any:
+        view.lists()
+        raise AssertionError("the lists were read")
+
+    table = gv.Interactions.from_matrix(np.random.default_rng(0).random((40, 12)) < 0.4)
+    monkeypatch.setattr(gv.Recommender, "_release", leaking)
+    with pytest.raises(ProtectedDataError, match="node-record"):
+        gv.Recommender(unit="node-record", epsilon=4.0, delta=1e-5).fit(table)
+    assert gv.ledger.ledger_of(table.graph.edge_set).entries == ()
+
+
 def test_no_check_of_another_graph_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:
     model = gv.MLP(**RECORD, epochs=1).fit(grouped(nodes=30))
     monkeypatch.setattr(type(model.fitted.trained), "check", lambda self, graph, names: graph.labeled)

@@ -19,6 +19,7 @@ from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
+from graphveil.core.view import unwrapped
 from graphveil.data import Interactions
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, ReleaseError, UnitError
 from graphveil.links.recommender import Recommender
@@ -161,7 +162,8 @@ def test_what_a_query_reads_of_a_user_depends_on_the_list_of_this_user(
     read, answer = list[list[Tensor]](), Release.answer
 
     def recorded(self: Release, data: Any) -> Any:
-        read.append([one for one in vars(data).values() if isinstance(one, Tensor)])
+        given = map(unwrapped, vars(data).values())
+        read.append([one for one in given if isinstance(one, Tensor)])
         return answer(self, data)
 
     monkeypatch.setattr(Release, "answer", recorded)
