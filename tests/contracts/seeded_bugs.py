@@ -5322,8 +5322,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
-                "(*gradients.arrays, *data.settings)",
-                "tuple(gradients.arrays)",
+                "(*gradients._arrays, *data.settings)",
+                "tuple(gradients._arrays)",
             ),
         ],
         test="tests/release/test_training_steps.py::test_noise_is_bound_to_public_settings",
@@ -5424,8 +5424,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.clipping.clipped_sums:ClippedSum.__init__",
-                "self.arrays = (*arrays, labels)",
-                "self.arrays = tuple(arrays)",
+                "self._arrays = (*arrays, self._labels)",
+                "self._arrays = tuple(arrays)",
             ),
         ],
         test="tests/estimators/gnn/test_multi_hop.py::test_an_interrupted_fit_is_not_resumed_with_other_data_or_code[labels]",

@@ -100,9 +100,9 @@ def divides_by_the_expected_size(step: Step, gradients: ClippedSum, clip: float)
     """The mean times q N is a whole number of grid steps, namely the truncated sum and the noise."""
     noise = noise_of(gradients, 0.5)
     for number in range(10):
-        gradients.sums.zero_()
+        gradients._total.zero_()
         gradients.add(noise.batch(number, gradients.count), clip)
-        expected = (gradients.sums * noise.steps / clip).trunc() + torch.from_numpy(noise.noise(number))
+        expected = (gradients._total * noise.steps / clip).trunc() + torch.from_numpy(noise.noise(number))
         mean = step(gradients, clip, noise, number)
         grid = mean * (noise.sampling_rate * gradients.count) * noise.steps / clip
         assert torch.allclose(grid, expected, rtol=1e-12, atol=1e-6), "the mean is not the sum over q N"

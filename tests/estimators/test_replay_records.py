@@ -100,9 +100,9 @@ class Replay:
         """Record the clipped sum of the batch that the transcript's noise draws."""
         place = len(self.seen.given)
         drawn = noise if self.known is None else self.known.noise[place]
-        gradients.sums.zero_()
+        gradients._total.zero_()
         gradients.add(drawn.batch(number, gradients.count), clip)
-        self.seen.sums.append(gradients.sums / clip)
+        self.seen.sums.append(gradients._total / clip)
         return self._hand(MEAN(gradients, clip, drawn, number), drawn)
 
     def answer(self, release: Release, data: Any) -> Any:
