@@ -77,9 +77,9 @@ from graphveil.attacks.reconstruction import (
 )
 from graphveil.attacks.serving import network_predict
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.core.features import safe_unit
 from graphveil.core.ledger import ledger_of
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.normalize import safe_unit
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release
 from graphveil.data import synthetic

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 import graphveil as gv
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import to_dense
-from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.data import RECIPES, Graph
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gnn.one_hop import TrainedOneHopGNN

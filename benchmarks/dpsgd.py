@@ -20,9 +20,8 @@ from _measure import fastest
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.core.clipping.adam import Adam
 from graphveil.core.clipping.clipped_sums import GhostClippedSum
-from graphveil.core.clipping.dpsgd import PrivateSchedule, _TrainingState
+from graphveil.core.clipping.dpsgd import Adam, PrivateSchedule, _TrainingState
 from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostSequential
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.noise.steps import StepNoise

@@ -25,15 +25,15 @@ from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import blocks
 from graphveil.core.exact_sums import neighbor_sums
+from graphveil.core.features import safe_unit, shrink_unit
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise import _kernels
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.core.noise.random import RowStream
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, hops
+from graphveil.core.private_edges import CompactRows
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.queries.out_edge_sums import LEVEL, OutEdgeSumData, OutEdgeSumQuery
-from graphveil.core.queries.row_sums import CompactRows
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge
 

@@ -29,8 +29,8 @@ from graphveil.core.features import to_dense
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.queries.held_out import HeldOutPairs
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError

@@ -43,8 +43,8 @@ from _measure import medians
 from graphveil.core.backends import AggregationBackend, DiskBackend, InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import SOURCES
+from graphveil.core.features import safe_unit
 from graphveil.core.ledger import MemoryLedger
-from graphveil.core.normalize import safe_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release

@@ -25,9 +25,9 @@ from hop import DIM, SIZES, random_graph
 from graphveil.cluster.backend import RayBackend
 from graphveil.core.backends import AggregationBackend, InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import safe_unit, shrink_unit
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release

@@ -51,8 +51,7 @@ from graphveil.audit.fidelity.comparison import kl_divergence
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import RowStream
-from graphveil.core.queries.dendrogram import Dendrogram
-from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain
+from graphveil.core.queries.dendrogram import ChainSchedule, Dendrogram, DendrogramChain
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.data.tables import write
 from graphveil.errors import ConfigError

@@ -20,10 +20,9 @@ from hop import DIM, SIZES, random_graph
 from scipy import sparse
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.features import Features
+from graphveil.core.features import Features, safe_unit, shrink_unit
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise import _kernels
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release

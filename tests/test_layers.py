@@ -67,9 +67,7 @@ PICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "sh
 PICKLER_NAMES = PICKLERS | {"Unpickler", "read_pickle", "unpickle_data"}
 # Parcels between a driver and its Ray workers: each part is authenticated before it is unpickled.
 MAY_PICKLE = {"cluster/sealing.py"}
-MAY_RESTORE = {
-    "core/clipping/module_copies.py"
-}  # saves and restores Python's generator around custom modules
+MAY_RESTORE = {"core/clipping/isolation.py"}  # saves and restores Python's generator around custom modules
 FORBIDDEN_CALLS = {
     "torch.load",
     "torch.save",

@@ -6,7 +6,7 @@ from scipy import sparse
 from graphveil._util.checks import checked
 from graphveil.attacks.pairs import Integers, Pairs
 from graphveil.attacks.roc import Floats
-from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.links.link_predictor import LinkPredictor

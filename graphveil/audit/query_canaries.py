@@ -32,8 +32,12 @@ from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.steps import StepNoise
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram, DendrogramBlocks
-from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
-from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery
+from graphveil.core.queries.edge_counts import (
+    EdgeCountData,
+    EdgeCountQuery,
+    NeighborCountData,
+    NeighborCountQuery,
+)
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
@@ -51,10 +55,11 @@ from graphveil.core.queries.list_products import (
     ListProductQuery,
     unpack_products,
 )
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.pair_sums import (
+    EdgeProductData,
+    EdgeProductQuery,
     PairHistogramData,
     PairHistogramQuery,
     PairSumData,
@@ -64,17 +69,14 @@ from graphveil.core.queries.pair_sums import (
 from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-)
-from graphveil.core.queries.record_histograms import (
     FeatureHistogramData,
     FeatureHistogramQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
     RecordHistogramData,
     RecordHistogramQuery,
 )
-from graphveil.core.queries.training_steps import DPSGDQuery
-from graphveil.core.queries.tree_steps import TreeStepsQuery
+from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, NodeUnit, Unit

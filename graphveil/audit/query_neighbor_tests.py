@@ -57,10 +57,10 @@ from graphveil.core.events import (
     PureDP,
     compose,
 )
+from graphveil.core.features import safe_unit
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
-from graphveil.core.normalize import safe_unit
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release

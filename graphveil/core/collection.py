@@ -15,7 +15,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from graphveil.core.clipping import snapshot
+from graphveil.core.journal import Binding, load_snapshot, save_snapshot
 from graphveil.core.ledger import Entry, PrivacyLedger
 from graphveil.core.view import unwrapped
 
@@ -27,7 +27,7 @@ class ReportFile:
     """A file of reports, and the public facts that it is bound to."""
 
     path: Path
-    binding: snapshot.Binding
+    binding: Binding
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -41,11 +41,11 @@ class ReportFile:
 
     def load(self) -> Reports:
         """Return the stored tensors; empty if the file does not exist."""
-        return snapshot.load(self.path, self.binding) if self.path.exists() else {}
+        return load_snapshot(self.path, self.binding) if self.path.exists() else {}
 
     def save(self, found: Reports) -> None:
         """Write the tensors."""
-        snapshot.save(self.path, found, self.binding)
+        save_snapshot(self.path, found, self.binding)
 
 
 def collect(

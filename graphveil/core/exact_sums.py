@@ -8,8 +8,7 @@ from torch.nn.functional import embedding_bag
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import blocks
-from graphveil.core.queries.pair_weights import FULL
-from graphveil.core.queries.weights import Similarity
+from graphveil.core.queries.weights import FULL, Similarity
 
 _ROWS, _EDGES = 1 << 17, 1 << 18  # rows and edges per chunk, with a weight for each edge
 

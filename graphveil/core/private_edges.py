@@ -1,6 +1,12 @@
-"""The protected edges of a release: one object reads them, block by block, and returns no block."""
+"""The protected edges of a release: one object reads them, block by block, and returns no block.
 
-from typing import Any
+Places where exact numbers about private data exist are declared (``forms_private_sum``), and listed in
+``proofs/noise.md``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +19,69 @@ from graphveil.core.backends import AggregationBackend, BlockWork, backend_for
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import Ids
 from graphveil.core.keys import keyed_digest
-from graphveil.core.queries.row_sums import CompactRows
+from graphveil.core.noise import _kernels
+
+Site = TypeVar("Site", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class PrivateSumSite:
+    """A place where exact numbers about private data exist, and are returned only with noise."""
+
+    queries: tuple[str, ...]
+    place: str  # module:qualified name
+    note: str
+
+
+PRIVATE_SUM_SITES: list[PrivateSumSite] = []
+
+
+def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
+    """Declare that a function or class forms the exact numbers of some queries, and adds their noise.
+
+    ``docs/privacy/proofs/noise.md`` lists all of these places, and a test finds other code of this kind.
+
+    Args:
+        queries: Names of the queries.
+        note: Remark for reviewers, in addition to the place.
+    """
+
+    def declare(site: Site) -> Site:
+        PRIVATE_SUM_SITES.append(PrivateSumSite(queries, f"{site.__module__}:{site.__qualname__}", note))
+        return site
+
+    return declare
+
 
 _ROWS_A_THREAD = 1 << 16
 
 Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompactRows:
+    """Contributions as integers: int16 (count + 1, width), padded with columns and a row of zeros.
+
+    A sum over neighbors is bound by memory access. Contributions are integers of at most 2^14, so a source's
+    row in 16-bit integers is half as long as in float32. Twice as many rows fit into the cache, and one cache
+    line holds two rows of sixteen columns.
+    """
+
+    rows: Tensor
+    dim: int
+    bits: int
+
+    @classmethod
+    def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
+        """Return memory for this number of rows."""
+        rows = _kernels.empty_rows(count + 1, dim)
+        rows[-1] = 0
+        return cls(rows, dim, bits)
+
+    @property
+    def plain(self) -> Tensor:
+        """The contributions in float32, (count, dim)."""
+        return self.rows[:-1, : self.dim].to(torch.float32)
 
 
 class PrivateEdges:

@@ -22,7 +22,7 @@ import torch
 
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
+from graphveil.core.queries.out_edge_sums import OutDegreeSumData, OutDegreeSumQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from graphveil._util import checks
-from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.features import Features
 from graphveil.core.queries.weights import Similarity
 from graphveil.data import Graph

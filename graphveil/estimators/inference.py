@@ -21,7 +21,7 @@ from graphveil.core.edges.adjacency import AdjacencyVersion, EdgeSet, GrowthStep
 from graphveil.core.ledger import joint_ledger
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.release import check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes

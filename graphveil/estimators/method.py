@@ -19,7 +19,7 @@ from graphveil.core.events import Composed
 from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
+from graphveil.core.queries.record_counts import FeatureHistogramData, FeatureHistogramQuery
 from graphveil.core.release import Release, check_max_degree, check_weights
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.core.view import map_records, protected_view

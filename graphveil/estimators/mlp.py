@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.clipping.isolation import finite_rows
 from graphveil.core.features import Features, rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan

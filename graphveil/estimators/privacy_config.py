@@ -9,8 +9,7 @@ from graphveil.core.accounting.gaussian import check_delta
 from graphveil.core.guarantee import EdgeUse, Mode
 from graphveil.core.plan import Queries, ReleasePlan, calibrate_plan
 from graphveil.core.queries.list_products import ListProductQuery
-from graphveil.core.queries.out_degree_sums import OutDegreeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import OutDegreeSumQuery, OutEdgeSumQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit
 from graphveil.data import Graph

@@ -14,9 +14,8 @@ from graphveil._util import checks
 from graphveil._util.figures import format_upper_bound
 from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
 from graphveil._util.threads import one_thread
-from graphveil.core.features import to_dense
+from graphveil.core.features import safe_unit, shrink_unit, to_dense
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.plan import hops as equal_hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData

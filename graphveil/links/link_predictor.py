@@ -17,20 +17,18 @@ from graphveil._util.files import as_path
 from graphveil._util.threads import one_thread
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
-from graphveil.core.queries.edge_products import (
-    MAX_PRODUCT_DIM,
-    PRODUCT_GRID_BITS,
-    EdgeProductData,
-    EdgeProductQuery,
-)
-from graphveil.core.queries.held_out import MAX_SHARE, HeldOutPairs
-from graphveil.core.queries.neighbor_counts import (
+from graphveil.core.queries.edge_counts import (
     MAX_EPSILON,
     MIN_EPSILON,
     NeighborCountData,
     NeighborCountQuery,
 )
+from graphveil.core.queries.held_out import MAX_SHARE, HeldOutPairs
 from graphveil.core.queries.pair_sums import (
+    MAX_PRODUCT_DIM,
+    PRODUCT_GRID_BITS,
+    EdgeProductData,
+    EdgeProductQuery,
     PairHistogramData,
     PairHistogramQuery,
     PairSumData,

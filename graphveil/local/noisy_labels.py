@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.randomized_records import known
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs

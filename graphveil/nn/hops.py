@@ -15,7 +15,7 @@ from graphveil.core.clipping.ghost_modules import (
     GhostSequential,
     UnitRows,
 )
-from graphveil.core.normalize import plain_unit
+from graphveil.core.features import plain_unit
 from graphveil.nn.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
 
 _BATCH_NORM_MOMENTUM = 0.1  # momentum of batch norm's running moments

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.neighbor_counts import MAX_EPSILON, NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.edge_counts import MAX_EPSILON, NeighborCountData, NeighborCountQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.data import Graph

@@ -16,15 +16,13 @@ from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.dendrogram import (
     BlockCountData,
     BlockCountQuery,
+    ChainSchedule,
     Dendrogram,
     DendrogramBlocks,
-    average_linkage,
-)
-from graphveil.core.queries.dendrogram_walk import (
-    ChainSchedule,
     DendrogramChain,
     TreeSearchData,
     TreeSearchQuery,
+    average_linkage,
     no_pairs,
     public_pairs,
 )

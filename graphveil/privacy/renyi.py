@@ -17,7 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
 from graphveil.core.accounting.accountant import CanonicalComposition, worst_case_compositions
-from graphveil.core.accounting.root_loss import RootPair
+from graphveil.core.accounting.loss import RootPair
 from graphveil.core.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
 from graphveil.errors import CalibrationError, PrivacyError
 

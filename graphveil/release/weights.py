@@ -17,18 +17,22 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.checks import suggestion
 from graphveil.core.features import Features
-from graphveil.core.queries.pair_weights import (
+from graphveil.core.queries.weights import (
     CELLS,
     CategoryWeights,
     DotProductWeights,
+    DotWeight,
+    GivenWeight,
     ListSets,
     PairWeights,
+    Similarity,
+    Values,
+    all_pairs,
     dense_sets,
     network,
     quantize_weights,
     sparse_sets,
 )
-from graphveil.core.queries.weights import DotWeight, GivenWeight, Similarity, Values, all_pairs
 from graphveil.errors import ConfigError, InputError
 
 __all__ = ["DotWeight", "parse_weight", "register_weight"]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.files import load_checked, save_checked
-from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.dpsgd import Adam
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import METRICS, metric_value
 

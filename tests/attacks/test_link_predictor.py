@@ -21,7 +21,7 @@ from graphveil.attacks import (
 )
 from graphveil.attacks.linkteller import BY_PRODUCTS, BY_SCORE, LINKTELLER
 from graphveil.core.accounting.accountant import total_mu
-from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 

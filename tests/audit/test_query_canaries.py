@@ -20,23 +20,22 @@ from graphveil.audit import (
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.plan import ReleasePlan, hops
-from graphveil.core.queries.dendrogram import BlockCountQuery
-from graphveil.core.queries.dendrogram_walk import TreeSearchQuery
-from graphveil.core.queries.edge_counts import EdgeCountQuery
-from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.dendrogram import BlockCountQuery, TreeSearchQuery
+from graphveil.core.queries.edge_counts import EdgeCountQuery, NeighborCountQuery
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.graph_queries import EdgeResponseQuery, EdgeTotalQuery, TopNodePairsQuery
 from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.list_products import ListProductQuery
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
-from graphveil.core.queries.pair_sums import PairHistogramQuery, PairSumQuery
-from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCountQuery
-from graphveil.core.queries.record_histograms import FeatureHistogramQuery, RecordHistogramQuery
-from graphveil.core.queries.training_steps import DPSGDQuery
-from graphveil.core.queries.tree_steps import TreeStepsQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery, OutEdgeSumQuery
+from graphveil.core.queries.pair_sums import EdgeProductQuery, PairHistogramQuery, PairSumQuery
+from graphveil.core.queries.record_counts import (
+    AccuracyCountQuery,
+    FeatureHistogramQuery,
+    OutcomeCountQuery,
+    RecordHistogramQuery,
+)
+from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge

@@ -24,10 +24,10 @@ from graphveil.core.backends import AggregationBackend, InMemoryBackend
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.features import safe_unit, shrink_unit
 from graphveil.core.journal import FolderJournal, MemoryJournal
 from graphveil.core.keys import KeyStore, ReleaseKey, canonical
 from graphveil.core.ledger import MemoryLedger
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
@@ -36,12 +36,10 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-)
-from graphveil.core.queries.record_histograms import (
     FeatureHistogramData,
     FeatureHistogramQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
     RecordHistogramData,
     RecordHistogramQuery,
 )

@@ -9,8 +9,7 @@ import torch
 from graphveil.audit import NeighborTestResult, neighbor_test_plan
 from graphveil.core.queries.edge_counts import EdgeCountQuery
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery, OutEdgeSumQuery
 from graphveil.core.query import GRID_BITS, Query
 from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 

@@ -41,7 +41,7 @@ BUGS = [
         name="the_halves_of_an_undirected_product_are_added_up",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProductQuery.unit_steps",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery.unit_steps",
                 "2 * self.grid_bits + self.symmetric",
                 "2 * self.grid_bits",
             )
@@ -52,7 +52,7 @@ BUGS = [
         name="vectors_of_products_may_be_longer_than_one",
         edits=[
             (
-                "graphveil.core.queries.edge_products:grid_vectors",
+                "graphveil.core.queries.pair_sums:grid_vectors",
                 "torch.where(fits[:, None], grid, 0.0)",
                 "grid",
             )
@@ -66,7 +66,7 @@ BUGS = [
         name="entries_off_the_diagonal_have_half_of_the_noise",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery._noise",
                 "sampler(sigma / math.sqrt(2))",
                 "sampler(sigma / math.sqrt(8))",
             )
@@ -77,7 +77,7 @@ BUGS = [
         name="products_of_a_hub_are_rounded",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProducts.__call__",
+                "graphveil.core.queries.pair_sums:EdgeProducts.__call__",
                 "FLOAT32_EXACT >> self.grid_bits",
                 "FLOAT32_EXACT",
             )
@@ -88,7 +88,7 @@ BUGS = [
         name="products_contain_held_out_edges",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProducts.__call__",
+                "graphveil.core.queries.pair_sums:EdgeProducts.__call__",
                 "self.held_out.without(piece)",
                 "piece",
             )
@@ -116,7 +116,7 @@ BUGS = [
         name="degrees_contain_held_out_edges",
         edits=[
             (
-                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.edge_counts:NoisyCounts._counts",
                 "kept &= ~self.held_out.contains(sources, targets)",
                 "pass",
             )
@@ -266,7 +266,7 @@ BUGS = [
         name="products_are_charged_half",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgePairQuery.event",
+                "graphveil.core.queries.pair_sums:EdgePairQuery.event",
                 "self.sensitivity(unit) / self.sigma[0]",
                 "self.sensitivity(unit) / self.sigma[0] / 2",
             )
@@ -277,7 +277,7 @@ BUGS = [
         name="products_have_half_of_the_noise",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery._noise",
                 "self.dim, self.sigma[0] * self.unit_steps",
                 "self.dim, self.sigma[0] * self.unit_steps / 2",
             )
@@ -382,7 +382,7 @@ BUGS = [
         name="out_degrees_are_not_clipped",
         edits=[
             (
-                "graphveil.core.queries.out_degree_sums:OutDegreeSumQuery.answer",
+                "graphveil.core.queries.out_edge_sums:OutDegreeSumQuery.answer",
                 "np.minimum(out_degrees(private), self.bound)",
                 "out_degrees(private)",
             )
@@ -532,7 +532,7 @@ BUGS = [
     ),
     dict(
         name="rows_are_normalized_without_a_margin_to_a_hair_above_one",
-        edits=[("graphveil.core.normalize:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
+        edits=[("graphveil.core.features:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
         test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",
         paths=("torch", "compiled"),
     ),
@@ -540,7 +540,7 @@ BUGS = [
         name="the_next_hop_takes_noisy_rows_as_they_are",
         edits=[
             (
-                "graphveil.core.normalize:shrink_unit",
+                "graphveil.core.features:shrink_unit",
                 "return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)",
                 "return noisy.clone()",
             )
@@ -612,7 +612,7 @@ BUGS = [
         name="codes_are_checked_by_their_norm_alone",
         edits=[
             (
-                "graphveil.core.queries.out_edge_code_sums:OutEdgeCodeSumQuery.admits",
+                "graphveil.core.queries.out_edge_sums:OutEdgeCodeSumQuery.admits",
                 "gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)",
                 "gauge = np.linalg.norm(grid, axis=1)",
             )
@@ -623,7 +623,7 @@ BUGS = [
         name="replaced_codes_are_charged_as_if_they_were_orthogonal",
         edits=[
             (
-                "graphveil.core.queries.out_edge_code_sums:replaced_change",
+                "graphveil.core.queries.out_edge_sums:replaced_change",
                 "2 * classes / (classes - 1)",
                 "2.0",
             )
@@ -678,7 +678,7 @@ BUGS = [
         name="a_record_that_changes_its_cell_is_charged_once",
         edits=[
             (
-                "graphveil.core.queries.record_histograms:RecordHistogramQuery.sensitivity",
+                "graphveil.core.queries.record_counts:RecordHistogramQuery.sensitivity",
                 "math.sqrt(require_record_unit(unit).change)",
                 "1.0",
             )
@@ -692,7 +692,7 @@ BUGS = [
         name="the_cells_of_a_histogram_get_half_of_the_noise",
         edits=[
             (
-                "graphveil.core.queries.record_histograms:RecordHistogramQuery.answer",
+                "graphveil.core.queries.record_counts:RecordHistogramQuery.answer",
                 "self.noisy_counts(exact, data, key)",
                 "(self.noisy_counts(exact, data, key) + torch.from_numpy(exact)) / 2",
             )
@@ -1377,12 +1377,12 @@ BUGS = [
                 "return 1.0",
             ),
             (
-                "graphveil.core.queries.pair_weights:quantize_weights",
+                "graphveil.core.queries.weights:quantize_weights",
                 "if not (levels <= FULL).all():",
                 "if False:",
             ),
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.is_valid",
+                "graphveil.core.queries.weights:DotProductWeights.is_valid",
                 " and is_weight_table(self.levels, (CELLS,))",
                 "",
             ),
@@ -1393,7 +1393,7 @@ BUGS = [
         name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
             )
@@ -1416,7 +1416,7 @@ BUGS = [
         name="weights_are_divided_by_the_degree",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
             )
@@ -1439,7 +1439,7 @@ BUGS = [
         name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
@@ -1451,7 +1451,7 @@ BUGS = [
         name="weights_depend_on_the_place_in_a_block",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
             )
@@ -1463,7 +1463,7 @@ BUGS = [
         name="weights_stay_off_the_grid",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
             )
@@ -1498,7 +1498,7 @@ BUGS = [
         name="weights_are_those_of_the_next_edge",
         edits=[
             (
-                "graphveil.core.queries.pair_weights:DotProductWeights.of",
+                "graphveil.core.queries.weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
             )
@@ -1779,7 +1779,7 @@ BUGS = [
         name="scores_are_half_of_what_they_are",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "public_y = score(pairs_new, public_new)",
                 "public_y = 0.5 * score(pairs_new, public_new)",
             ),
@@ -1796,7 +1796,7 @@ BUGS = [
         name="a_move_is_bounded_by_one_of_its_blocks_alone",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "max(was_y + new_x, was_x + new_y, was_x + new_x)",
                 "min(was_y + new_x, was_x + new_y, was_x + new_x)",
             ),
@@ -1813,12 +1813,12 @@ BUGS = [
         name="private_steps_are_not_lazy",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:ChainSchedule.numbers",
+                "graphveil.core.queries.dendrogram:ChainSchedule.numbers",
                 "int(self.kappa is not None)",
                 "0",
             ),
             (
-                "graphveil.core.queries.dendrogram_walk:ChainSchedule.weights",
+                "graphveil.core.queries.dendrogram:ChainSchedule.weights",
                 "np.array([self.public, self.private, self.kappa or 0.0])",
                 "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
             ),
@@ -1830,12 +1830,12 @@ BUGS = [
         name="a_step_is_met_by_one_node_alone",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram:step_loss",
                 "touched_steps(steps, leaves, delta)",
                 "touched_steps(steps, 3 * leaves, delta)",
             ),
             (
-                "graphveil.core.queries.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, 3 * leaves, delta / 2)",
             ),
@@ -1846,7 +1846,7 @@ BUGS = [
         name="both_ends_of_an_edge_are_counted",
         edits=[
             (
-                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.edge_counts:NoisyCounts._counts",
                 "kept &= counts_at_target(sources, targets, self.ranks)",
                 "pass",
             )
@@ -1857,7 +1857,7 @@ BUGS = [
         name="the_direction_between_equals_follows_how_many_edges_there_are",
         edits=[
             (
-                "graphveil.core.queries.neighbor_counts:counts_at_target",
+                "graphveil.core.queries.edge_counts:counts_at_target",
                 "is_chosen_direction(sources, targets)",
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
@@ -1868,7 +1868,7 @@ BUGS = [
         name="counts_at_both_ends_are_booked_once",
         edits=[
             (
-                "graphveil.core.queries.neighbor_counts:NeighborCountQuery.changed",
+                "graphveil.core.queries.edge_counts:NeighborCountQuery.changed",
                 "return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1",
                 "return 1",
             )
@@ -2075,7 +2075,7 @@ BUGS = [
         name="clusters_are_counted_at_both_ends_at_the_cost_of_one",
         edits=[
             (
-                "graphveil.core.queries.neighbor_counts:NoisyCounts._counts",
+                "graphveil.core.queries.edge_counts:NoisyCounts._counts",
                 "if self.ranks is not None:",
                 "if self.ranks is not None and self.count != 8:",
             )
@@ -3035,7 +3035,7 @@ BUGS = [
         name="rows_that_cancel_have_the_norm_of_their_rounding",
         edits=[
             (
-                "graphveil.core.clipping.affine_gradients:",
+                "graphveil.core.clipping.ego_graphs:",
                 "_CANCELLATION_THRESHOLD = 2.0**-16",
                 "_CANCELLATION_THRESHOLD = 0.0",
             )
@@ -3046,12 +3046,12 @@ BUGS = [
         name="norms_of_rows_that_cancel_are_float32",
         edits=[
             (
-                "graphveil.core.clipping.affine_gradients:AffineGradients.square_norms",
+                "graphveil.core.clipping.ego_graphs:AffineGradients.square_norms",
                 "(part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))",
                 "(\n            (part.float() @ part.float().transpose(1, 2)) for part in (self.inputs, self.deltas)\n        )",
             ),
             (
-                "graphveil.core.clipping.affine_gradients:AffineGradients.square_norms",
+                "graphveil.core.clipping.ego_graphs:AffineGradients.square_norms",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least).double()",
             ),
@@ -3060,16 +3060,14 @@ BUGS = [
     ),
     dict(
         name="a_bias_is_left_out_of_the_norm",
-        edits=[
-            ("graphveil.core.clipping.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")
-        ],
+        edits=[("graphveil.core.clipping.ego_graphs:AffineGradients.square_norms", "if bias:", "if False:")],
         test="tests/training/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
     dict(
         name="a_record_without_finite_numbers_stays",
         edits=[
             (
-                "graphveil.core.clipping.affine_gradients:AffineGradients.drop",
+                "graphveil.core.clipping.ego_graphs:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "return",
             )
@@ -3080,7 +3078,7 @@ BUGS = [
         name="dropping_writes_into_what_records_share",
         edits=[
             (
-                "graphveil.core.clipping.affine_gradients:AffineGradients.drop",
+                "graphveil.core.clipping.ego_graphs:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "for record in bad.nonzero()[:, 0].tolist():\n            self.inputs[record].zero_()\n            self.deltas[record].zero_()",
             )
@@ -3146,7 +3144,7 @@ BUGS = [
         name="a_record_pays_for_its_own_root_alone",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "return cls(kept, 1 + (2 if unit.replace_one else 1) * others)",
                 "return cls(kept, 1)",
             )
@@ -3157,7 +3155,7 @@ BUGS = [
         name="the_deepest_level_of_a_tree_is_not_paid_for",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "others = slots * below",
                 "others = slots * below - slots**depth",
             )
@@ -3168,7 +3166,7 @@ BUGS = [
         name="a_replaced_record_is_paid_for_as_a_nulled_one",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "(2 if unit.replace_one else 1) * others",
                 "others",
             )
@@ -3179,7 +3177,7 @@ BUGS = [
         name="friends_who_fill_a_free_slot_are_not_paid_for",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = slots * below",
             )
@@ -3190,7 +3188,7 @@ BUGS = [
         name="removals_are_charged_as_additions",
         edits=[
             (
-                "graphveil.core.accounting.root_loss:RootPair.removed",
+                "graphveil.core.accounting.loss:RootPair.removed",
                 "at = self._where(epsilons)",
                 "return self.added(epsilons)\n        at = self._where(epsilons)",
             )
@@ -3201,7 +3199,7 @@ BUGS = [
         name="a_nulled_record_leaves_nothing_behind",
         edits=[
             (
-                "graphveil.core.accounting.root_loss:RootPair.from_event",
+                "graphveil.core.accounting.loss:RootPair.from_event",
                 'others = most if event.relation == "replace" else most - 1',
                 "others = 0",
             )
@@ -4291,7 +4289,7 @@ BUGS = [
         name="deltas_of_affine_maps_stay_float32",
         edits=[
             (
-                "graphveil.core.clipping.affine_gradients:AffineGradients.from_calls",
+                "graphveil.core.clipping.ego_graphs:AffineGradients.from_calls",
                 "delta.to(torch.float64) for",
                 "delta for",
             ),
@@ -4346,7 +4344,7 @@ BUGS = [
         name="one_direction_of_poisson_roots_stands_for_both",
         edits=[
             (
-                "graphveil.core.accounting.root_loss:step_loss",
+                "graphveil.core.accounting.loss:step_loss",
                 "PrivacyLossDistribution(forth, back.through(pair.added(back.points)))",
                 "PrivacyLossDistribution(forth)",
             ),
@@ -4390,7 +4388,7 @@ BUGS = [
         name="batches_share_one_module",
         edits=[
             (
-                "graphveil.core.clipping.per_sample:PerSampleClippedSum.__init__",
+                "graphveil.core.clipping.clipped_sums:PerSampleClippedSum.__init__",
                 "self._copies, self._fixed = ModuleCopies(module),",
                 "shared = type('S', (), {'run': lambda self: __import__('contextlib').nullcontext(module)})()\n        self._copies, self._fixed = shared,",
             ),
@@ -4413,7 +4411,7 @@ BUGS = [
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:_ReachableState._search_function",
+                "graphveil.core.clipping.isolation:_ReachableState._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
@@ -4424,7 +4422,7 @@ BUGS = [
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:_ReachableState._search_class",
+                "graphveil.core.clipping.isolation:_ReachableState._search_class",
                 'self.places.append(_StateLocation(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
@@ -4435,7 +4433,7 @@ BUGS = [
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:_ReachableState._search_function",
+                "graphveil.core.clipping.isolation:_ReachableState._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),
@@ -4446,7 +4444,7 @@ BUGS = [
         name="caches_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:_copied",
+                "graphveil.core.clipping.isolation:_copied",
                 "for cached in reach.caches",
                 "for cached in ()",
             ),
@@ -4457,7 +4455,7 @@ BUGS = [
         name="draws_of_one_record_move_the_next",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:_same_draws",
+                "graphveil.core.clipping.isolation:_same_draws",
                 "with torch.random.fork_rng(devices=[]):\n            yield",
                 "yield",
             ),
@@ -4468,7 +4466,7 @@ BUGS = [
         name="an_exception_of_one_record_ends_the_fit",
         edits=[
             (
-                "graphveil.core.clipping.null_records:maskable_exceptions",
+                "graphveil.core.clipping.isolation:maskable_exceptions",
                 "(Exception, SystemExit)",
                 "(KeyError,)",
             ),
@@ -4502,7 +4500,7 @@ BUGS = [
         name="trees_are_charged_for_one_level_less",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "below = sum(slots**level for level in range(depth))",
                 "below = sum(slots**level for level in range(depth - 1))",
             ),
@@ -4537,7 +4535,7 @@ BUGS = [
         name="one_of_two_tied_weights_is_not_trained",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:call",
+                "graphveil.core.clipping.isolation:call",
                 "if tensor is not None:",
                 "if tensor is not None and id(tensor) not in first:",
             ),
@@ -4549,7 +4547,7 @@ BUGS = [
         name="all_columns_of_feature_histograms_are_charged_as_one",
         edits=[
             (
-                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.sensitivity",
+                "graphveil.core.queries.record_counts:FeatureHistogramQuery.sensitivity",
                 "math.sqrt(self.columns * require_record_unit(unit).change)",
                 "math.sqrt(require_record_unit(unit).change)",
             ),
@@ -4563,7 +4561,7 @@ BUGS = [
         name="feature_histograms_get_half_of_the_noise",
         edits=[
             (
-                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.answer",
+                "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
                 "data.public.sampler(self.sigma * self.unit_steps)",
                 "data.public.sampler(self.sigma * self.unit_steps / 2)",
             ),
@@ -4574,7 +4572,7 @@ BUGS = [
         name="feature_histograms_of_all_columns_have_the_same_noise",
         edits=[
             (
-                "graphveil.core.queries.record_histograms:FeatureHistogramQuery.answer",
+                "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
                 "noise.draw(RowStream(key), np.arange(self.columns), self.cells)",
                 "noise.draw(RowStream(key), np.zeros(self.columns, dtype=np.int64), self.cells)",
             ),
@@ -5003,7 +5001,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_in_x_both_times",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "max(was_y + new_x, was_x + new_y, was_x + new_x)",
                 "max(was_y + new_x, was_x + new_y)",
             ),
@@ -5020,7 +5018,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_leave_y",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "max(was_y + new_x, was_x + new_y, was_x + new_x)",
                 "max(was_x + new_y, was_x + new_x)",
             ),
@@ -5037,7 +5035,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_enter_y",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "max(was_y + new_x, was_x + new_y, was_x + new_x)",
                 "max(was_y + new_x, was_x + new_x)",
             ),
@@ -5054,7 +5052,7 @@ BUGS = [
         name="the_price_of_a_move_follows_its_private_edges",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:walk",
+                "graphveil.core.queries.dendrogram:walk",
                 "step_bound(pairs_y - counts[2 * y])",
                 "step_bound(pairs_y - counts[2 * y] - counts[2 * y + 1])",
             ),
@@ -5067,12 +5065,12 @@ BUGS = [
         name="lazy_steps_spend_delta_twice",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram:step_loss",
                 "math.log(2 / delta)",
                 "math.log(1 / delta)",
             ),
             (
-                "graphveil.core.queries.dendrogram_walk:step_loss",
+                "graphveil.core.queries.dendrogram:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, leaves, delta)",
             ),
@@ -5445,7 +5443,7 @@ BUGS = [
         name="a_record_is_not_charged_for_its_own_slots_under_a_promise",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = unit.max_degree * below",
             ),
@@ -5456,7 +5454,7 @@ BUGS = [
         name="the_ball_of_a_promised_degree_leaves_out_friends_of_friends",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:Reach.from_unit",
+                "graphveil.core.queries.training_steps:Reach.from_unit",
                 "ball = unit.max_degree * sum((unit.max_degree - 1) ** level",
                 "ball = unit.max_degree * sum((unit.max_degree - 2) ** level",
             ),
@@ -5467,7 +5465,7 @@ BUGS = [
         name="steps_on_trees_have_noise_without_a_proved_law",
         edits=[
             (
-                "graphveil.core.queries.tree_steps:TreeStepsQuery.event",
+                "graphveil.core.queries.training_steps:TreeStepsQuery.event",
                 "if event.change > MAX_SHIFT * self.noise_multiplier:",
                 "if event.change > 2 * MAX_SHIFT * self.noise_multiplier:",
             ),
@@ -5541,7 +5539,7 @@ BUGS = [
         name="a_walk_takes_twice_the_private_steps_it_is_priced_for",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:TreeSearchQuery._take",
+                "graphveil.core.queries.dendrogram:TreeSearchQuery._take",
                 "taken = self.steps // self.every",
                 "taken = self.steps // (2 * self.every)",
             ),
@@ -5585,7 +5583,7 @@ BUGS = [
         name="a_walk_over_trees_costs_no_delta",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:TreeSearchQuery.event",
+                "graphveil.core.queries.dendrogram:TreeSearchQuery.event",
                 "ApproximateDP(self.epsilon, self.delta)",
                 "ApproximateDP(self.epsilon)",
             ),
@@ -5607,7 +5605,7 @@ BUGS = [
         name="the_largest_block_of_a_tree_is_counted_too_small",
         edits=[
             (
-                "graphveil.core.queries.dendrogram_walk:sensitivity",
+                "graphveil.core.queries.dendrogram:sensitivity",
                 "(leaves // 2) * ((leaves + 1) // 2)",
                 "(leaves // 2) * (leaves // 2)",
             ),
@@ -6033,7 +6031,7 @@ BUGS = [
         name="an_index_beyond_the_table_of_a_record_reads_the_next_record",
         edits=[
             (
-                "graphveil.core.clipping.isolated_vmap:IsolatedOperations.__torch_function__",
+                "graphveil.core.clipping.isolation:IsolatedOperations.__torch_function__",
                 "return _embedding(*args, **kwargs)",
                 "return func(*args, **kwargs)",
             )
@@ -6048,7 +6046,7 @@ BUGS = [
         name="a_function_may_mix_records_by_its_own_rule",
         edits=[
             (
-                "graphveil.core.clipping.isolated_vmap:_isolated_function",
+                "graphveil.core.clipping.isolation:_isolated_function",
                 "_raise_own_rule(function.__name__)",
                 "return function",
             )
@@ -6072,7 +6070,7 @@ BUGS = [
         name="the_diagonal_of_products_has_the_noise_of_the_first_row",
         edits=[
             (
-                "graphveil.core.queries.edge_products:EdgeProductQuery._noise",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery._noise",
                 "diagonal = sampler(sigma).draw(stream, np.array([width]), width)[0].astype(np.int64)",
                 "diagonal = np.rint(off_diagonal[0] * math.sqrt(2)).astype(np.int64)",
             )
@@ -6318,7 +6316,7 @@ BUGS = [
         name="copies_of_a_module_share_a_singleton",
         edits=[
             (
-                "graphveil.core.clipping.module_copies:ModuleCopies.__init__",
+                "graphveil.core.clipping.isolation:ModuleCopies.__init__",
                 "if shared is not None:",
                 "if False:",
             )

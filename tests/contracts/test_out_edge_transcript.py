@@ -16,10 +16,10 @@ from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import safe_unit
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
-from graphveil.core.normalize import safe_unit
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries import out_edge_sums
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery

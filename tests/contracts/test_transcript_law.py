@@ -18,10 +18,10 @@ from torch import Tensor
 from contracts.laws import FALSE_ALARM
 from graphveil.core.accounting.gaussian import delta_of
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import safe_unit, shrink_unit
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.core.normalize import safe_unit, shrink_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
 from graphveil.core.release import Release

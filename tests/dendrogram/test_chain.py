@@ -7,8 +7,7 @@ from kernels import no_kernels
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
 from graphveil.core.noise import _kernels
 from graphveil.core.noise.random import RowStream
-from graphveil.core.queries.dendrogram import Dendrogram
-from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, score
+from graphveil.core.queries.dendrogram import ChainSchedule, Dendrogram, DendrogramChain, no_pairs, score
 from graphveil.errors import ConfigError
 
 STREAM = RowStream(bytes(31) + b"c")

@@ -5,8 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.core.queries.dendrogram import Dendrogram, average_linkage
-from graphveil.core.queries.dendrogram_walk import DendrogramChain, no_pairs
+from graphveil.core.queries.dendrogram import Dendrogram, DendrogramChain, average_linkage, no_pairs
 
 
 def members(tree: Dendrogram) -> list[set[int]]:

@@ -8,10 +8,11 @@ from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.core.queries import dendrogram_walk
-from graphveil.core.queries.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.core.queries.dendrogram_walk import (
+from graphveil.core.queries import dendrogram as walks
+from graphveil.core.queries.dendrogram import (
     ChainSchedule,
+    Dendrogram,
+    DendrogramBlocks,
     DendrogramChain,
     no_pairs,
     score,
@@ -64,7 +65,7 @@ def test_the_weight_of_a_move_bounds_all_three_kinds_of_edges(
 ) -> None:
     """An edge i-j is in the old y and the new x, i-k in the old x and the new y, j-k in x both times."""
     seen: list[float] = []
-    monkeypatch.setattr(dendrogram_walk, "exp", lambda ratio: seen.append(ratio) or 2.0)
+    monkeypatch.setattr(walks, "exp", lambda ratio: seen.append(ratio) or 2.0)
     rng, (i, j, k), tree = np.random.default_rng(0), sizes, _of_three(*sizes)
     leaves, checked = sum(sizes), 0
     turn = int(tree.size[tree.left[-2]] != i)  # which of its children y keeps
@@ -77,7 +78,7 @@ def test_the_weight_of_a_move_bounds_all_three_kinds_of_edges(
         chain = DendrogramChain(tree, no_pairs(), (one[kept], other[kept]))
         before, arrays = chain.likelihood[1], [array.tolist() for array in chain._arrays]
         seen.clear()
-        dendrogram_walk.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
+        walks.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
         gain = math.fsum(arrays[5][1::2]) - before
         assert seen == ([pytest.approx(0.4 * gain / max(prices), rel=1e-9)] if gain < 0 else [])
         checked += gain < 0

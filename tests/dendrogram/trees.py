@@ -7,9 +7,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.core.queries import dendrogram_walk
-from graphveil.core.queries.dendrogram import Dendrogram
-from graphveil.core.queries.dendrogram_walk import NEVER, ChainSchedule, DendrogramChain, no_pairs, score
+from graphveil.core.queries import dendrogram as walks
+from graphveil.core.queries.dendrogram import (
+    NEVER,
+    ChainSchedule,
+    Dendrogram,
+    DendrogramChain,
+    no_pairs,
+    score,
+)
 
 Shape = frozenset  # of shapes or leaves
 
@@ -114,13 +120,13 @@ def _proposal(
         seen.append(ratio)
         return 2.0  # so that whatever is proposed is accepted
 
-    patch.setattr(dendrogram_walk, "exp", noted)
+    patch.setattr(walks, "exp", noted)
     chain = DendrogramChain(
         tree, ends(tree.leaves, public) if public else no_pairs(), ends(tree.leaves, graph)
     )
     lists = [array.tolist() for array in chain._arrays]
     numbers = 1, 0, tree.leaves, *schedule.numbers
-    dendrogram_walk.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]
+    walks.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]
     moved = Dendrogram(np.array(lists[0]), np.array(lists[1]))
     return shape_of(moved), float(np.exp(seen[0])) if seen else 1.0
 

@@ -19,8 +19,8 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import PureDP, compose
 from graphveil.core.ledger import MemoryLedger
+from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.core.queries.edge_training import EdgeAttentionData
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release

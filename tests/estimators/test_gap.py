@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from graphveil.core.accounting.gaussian import mu_of
+from graphveil.core.features import plain_unit, shrink_unit
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import ledger_of
-from graphveil.core.normalize import plain_unit, shrink_unit
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import ConfigError
 from graphveil.estimators.gap import GAP

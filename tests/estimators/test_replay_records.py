@@ -25,8 +25,12 @@ from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.steps import StepNoise
 from graphveil.core.queries import training_steps
 from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
-from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import (
+    OutDegreeSumData,
+    OutDegreeSumQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+)
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release

@@ -17,10 +17,9 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery
+from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.core.queries.held_out import HeldOutPairs
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
-from graphveil.core.queries.pair_sums import PairSumQuery
+from graphveil.core.queries.pair_sums import EdgeProductData, EdgeProductQuery, PairSumQuery
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, ConfigError, UnitError

@@ -18,8 +18,7 @@ from scipy import stats
 from graphveil import perturb
 from graphveil.core.edges.node_pairs import Domain, NodePairIndex
 from graphveil.core.noise.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
-from graphveil.core.queries.dendrogram import DendrogramBlocks
-from graphveil.core.queries.dendrogram_walk import ChainSchedule, step_loss
+from graphveil.core.queries.dendrogram import ChainSchedule, DendrogramBlocks, step_loss
 from graphveil.core.queries.graph_queries import EdgeTotalQuery, TopNodePairsQuery
 from graphveil.data import Graph
 from graphveil.perturb import MECHANISMS, release_graph

@@ -12,8 +12,15 @@ from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.random import RowStream
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram, DendrogramBlocks
-from graphveil.core.queries.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss
+from graphveil.core.queries.dendrogram import (
+    BlockCountData,
+    BlockCountQuery,
+    ChainSchedule,
+    Dendrogram,
+    DendrogramBlocks,
+    DendrogramChain,
+    step_loss,
+)
 from graphveil.core.release import Release
 from graphveil.core.unit import EdgeSubset
 from graphveil.data import Graph

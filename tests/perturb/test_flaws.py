@@ -19,9 +19,10 @@ from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.dendrogram import Dendrogram, DendrogramBlocks
-from graphveil.core.queries.dendrogram_walk import (
+from graphveil.core.queries.dendrogram import (
     ChainSchedule,
+    Dendrogram,
+    DendrogramBlocks,
     DendrogramChain,
     TreeSearchQuery,
     score,

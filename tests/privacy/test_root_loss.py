@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from graphveil.core.accounting.accountant import NoPrivacyCurve, privacy_curve
-from graphveil.core.accounting.loss import added, removed, replaced
-from graphveil.core.accounting.root_loss import RootPair, expected_loss, step_loss
+from graphveil.core.accounting.loss import RootPair, added, expected_loss, removed, replaced, step_loss
 from graphveil.core.events import Composed, Gaussian, PoissonGaussian, PoissonRoots, Relation, compose
 from graphveil.errors import ConfigError
 from graphveil.privacy.renyi import epsilon_of_event

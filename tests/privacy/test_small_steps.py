@@ -11,8 +11,7 @@ from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from graphveil.core.accounting.accountant import PldCurve, privacy_curve
-from graphveil.core.accounting.loss import SMALL, added, removed, replaced
-from graphveil.core.accounting.root_loss import RootPair
+from graphveil.core.accounting.loss import SMALL, RootPair, added, removed, replaced
 from graphveil.core.events import Event, Gaussian, PoissonGaussian, PoissonRoots, PureDP, Relation, compose
 
 Weights = list[Any]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.core.normalize import plain_unit, safe_unit, shrink_unit
+from graphveil.core.features import plain_unit, safe_unit, shrink_unit
 from graphveil.errors import InputError
 
 ROWS = torch.from_numpy(np.random.default_rng(0).normal(size=(40_000, 5)))

@@ -14,8 +14,12 @@ from graphveil.core.journal import FolderJournal
 from graphveil.core.keys import KeyStore
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, calibrate_plan
-from graphveil.core.queries.out_degree_sums import OutDegreeSumData, OutDegreeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import (
+    OutDegreeSumData,
+    OutDegreeSumQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+)
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge

@@ -12,7 +12,7 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PoissonRoots
 from graphveil.core.noise.random import RowStream
 from graphveil.core.queries.bounded_lists import NO_NODE, BoundedTrees, cut_lists
-from graphveil.core.queries.tree_steps import Reach, TreeStepsQuery
+from graphveil.core.queries.training_steps import Reach, TreeStepsQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit, UndirectedEdge
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 

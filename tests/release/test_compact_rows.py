@@ -10,14 +10,15 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import EdgeBlock, blocks
+from graphveil.core.features import safe_unit
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise import _kernels
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
-from graphveil.core.normalize import safe_unit
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.private_edges import CompactRows
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery, grid_table
-from graphveil.core.queries.row_sums import CompactRows, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums, can_compact
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 

@@ -8,8 +8,8 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.edge_products import EdgeProductData, EdgeProductQuery, grid_vectors
 from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.pair_sums import EdgeProductData, EdgeProductQuery, grid_vectors
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError

@@ -24,9 +24,8 @@ from graphveil.core.noise.steps import public_rate
 from graphveil.core.plan import ReleasePlan, calibrate_plan, hops
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries import edge_training
-from graphveil.core.queries.edge_counts import EdgeCountQuery
+from graphveil.core.queries.edge_counts import EdgeCountQuery, NeighborCountQuery
 from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import (

@@ -10,7 +10,7 @@ from graphveil.audit.small_graphs import adjacency
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.edge_products import EdgeProductQuery
+from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import Unit

@@ -16,16 +16,15 @@ from graphveil.core.edges import blocks as graph_blocks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.features import safe_unit
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse, NoisyCells
-from graphveil.core.normalize import safe_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.edge_counts import ClassPairs
-from graphveil.core.queries.edge_products import EdgeProducts
+from graphveil.core.queries.edge_counts import ClassPairs, NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.core.queries.graph_queries import (
     CountedEdges,
     LeveledNodePairs,
@@ -33,7 +32,6 @@ from graphveil.core.queries.graph_queries import (
     ProtectedEdges,
 )
 from graphveil.core.queries.held_out import HeldOutPairs
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import (
     InDegrees,
@@ -42,7 +40,7 @@ from graphveil.core.queries.out_edge_sums import (
     OutEdgeSumQuery,
     OutNeighborSums,
 )
-from graphveil.core.queries.pair_sums import PairSums, PairTerms, ScoreCounts
+from graphveil.core.queries.pair_sums import EdgeProducts, PairSums, PairTerms, ScoreCounts
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query, QueryData

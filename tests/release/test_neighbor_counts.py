@@ -15,7 +15,7 @@ from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.edge_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, ReleaseError, UnitError

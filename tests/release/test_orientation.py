@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphveil.core.queries.orientation import select_one_direction
+from graphveil.core.queries.held_out import select_one_direction
 
 UP, DOWN = np.triu_indices(200, k=1)
 ALL_NODES = np.ones(200, dtype=bool)

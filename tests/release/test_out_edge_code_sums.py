@@ -12,9 +12,12 @@ from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.codes import simplex_codes
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import (
+    OutEdgeCodeSumQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    simplex_codes,
+)
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge
 from graphveil.errors import ConfigError, UnitError

@@ -12,8 +12,8 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import Gaussian, PureDP, compose
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.queries.held_out import HeldOutPairs
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.queries.pair_sums import (
     PairHistogramData,
     PairHistogramQuery,

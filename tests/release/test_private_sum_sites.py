@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import graphveil.core
+from graphveil.core.private_edges import PRIVATE_SUM_SITES
 from graphveil.core.query import Query
-from graphveil.core.sites import PRIVATE_SUM_SITES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"

@@ -10,7 +10,7 @@ from graphveil.core.events import Gaussian
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.record_histograms import (
+from graphveil.core.queries.record_counts import (
     FeatureHistogramData,
     FeatureHistogramQuery,
     RecordHistogramData,

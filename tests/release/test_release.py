@@ -15,11 +15,11 @@ from torch import Tensor
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import Gaussian
+from graphveil.core.features import safe_unit
 from graphveil.core.journal import FolderJournal
 from graphveil.core.keys import KeyStore, ReleaseKey
 from graphveil.core.ledger import Entry, MemoryLedger
 from graphveil.core.noise.discrete_gaussian import RoundedGaussian
-from graphveil.core.normalize import safe_unit
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.dpsgd import Adam
 
 
 def loss(weight: torch.Tensor) -> torch.Tensor:

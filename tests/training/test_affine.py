@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphveil.core.clipping.affine_gradients import affine_parts
-from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
+from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, affine_parts
 from graphveil.estimators.gnn.module_training import choose_route
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4

@@ -18,15 +18,14 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn.functional import normalize, selu
 
-from graphveil.core.clipping.clipped_sums import GhostClippedSum, LogitWeightsClippedSum
+from graphveil.core.clipping.clipped_sums import GhostClippedSum, LogitWeightsClippedSum, PerSampleClippedSum
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostBranches, GhostSequential, UnitRows
-from graphveil.core.clipping.per_sample import PerSampleClippedSum
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries import edge_training
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
-from graphveil.core.queries.orientation import select_one_direction
+from graphveil.core.queries.held_out import select_one_direction
 from graphveil.nn.layers import FeedForward, Hidden
 from graphveil.nn.message_passing import SageLayer, SageNetwork
 from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table

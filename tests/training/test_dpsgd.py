@@ -12,10 +12,14 @@ from contracts import steps as checks
 from torch import Tensor, nn
 
 from graphveil.core.clipping import clipped_sums
-from graphveil.core.clipping.clipped_sums import ClippedSum, GhostClippedSum
+from graphveil.core.clipping.clipped_sums import (
+    ClippedSum,
+    GhostClippedSum,
+    PerSampleClippedSum,
+    reject_row_mixing,
+)
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.core.clipping.ghost_modules import Activation, Affine, GhostModule, GhostSequential
-from graphveil.core.clipping.per_sample import PerSampleClippedSum, reject_row_mixing
 from graphveil.core.noise.discrete_gaussian import Noise
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.noise.steps import StepNoise, public_rate

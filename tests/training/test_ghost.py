@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from graphveil.core.clipping import clipped_sums
-from graphveil.core.clipping.clipped_sums import MARGIN, GhostClippedSum, clip_factors
+from graphveil.core.clipping.clipped_sums import MARGIN, GhostClippedSum, PerSampleClippedSum, clip_factors
 from graphveil.core.clipping.ghost_modules import (
     Activation,
     Affine,
@@ -23,7 +23,6 @@ from graphveil.core.clipping.ghost_modules import (
     GhostSequential,
     UnitRows,
 )
-from graphveil.core.clipping.per_sample import PerSampleClippedSum
 from graphveil.errors import ConfigError, GraphError
 
 COUNT, WIDTH, CLASSES = 23, 7, 3

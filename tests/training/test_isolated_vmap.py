@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from graphveil.core.clipping.clipped_sums import PerSampleClippedSum, per_record_logits
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
-from graphveil.core.clipping.isolated_vmap import vmap_records
-from graphveil.core.clipping.null_records import synthetic_records
-from graphveil.core.clipping.per_sample import PerSampleClippedSum, per_record_logits
+from graphveil.core.clipping.isolation import synthetic_records, vmap_records
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_unsupported_types
 

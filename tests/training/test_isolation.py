@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphveil.core.clipping.clipped_sums import PerSampleClippedSum, per_record_logits
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
-from graphveil.core.clipping.module_copies import ModuleCopies
-from graphveil.core.clipping.null_records import run_masking_failures
-from graphveil.core.clipping.per_sample import PerSampleClippedSum, per_record_logits
+from graphveil.core.clipping.isolation import ModuleCopies, run_masking_failures
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_mixing
 from tests.training.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly

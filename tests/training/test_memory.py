@@ -9,7 +9,7 @@ import pytest
 _PROGRAM = """
 import resource, torch
 import graphveil.estimators.gnn.multi_hop  # as in a fit: what is loaded decides where the heap ends
-from graphveil.core.clipping.affine_gradients import keep_freed_memory
+from graphveil.core.clipping.ego_graphs import keep_freed_memory
 torch.set_num_threads(1)
 keep_freed_memory()
 

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from graphveil.core.clipping import clipped_sums
 from graphveil.core.clipping.clipped_sums import GhostClippedSum, clip_factors
 from graphveil.core.clipping.dpsgd import clipped_sum
-from graphveil.core.clipping.ghost_modules import Affine, GhostModule, GhostSequential
-from graphveil.core.clipping.records import Inputs
+from graphveil.core.clipping.ghost_modules import Affine, GhostModule, GhostSequential, Inputs
 
 Matrix = npt.NDArray[np.float64]
 

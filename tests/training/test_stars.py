@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from graphveil.core.clipping import affine_gradients, clipped_sums, ego_graphs
-from graphveil.core.clipping.affine_gradients import AffineGradients
+from graphveil.core.clipping import clipped_sums, ego_graphs
 from graphveil.core.clipping.clipped_sums import clip_factors
-from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
+from graphveil.core.clipping.ego_graphs import AffineGradients, EgoGraphClippedSum, StoredEgoGraphs
 from graphveil.estimators.gnn.module_training import choose_route
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -165,7 +164,7 @@ def test_large_rows_that_cancel_are_clipped_all_the_same(size: float, dtype: tor
 
 
 def test_a_norm_that_is_nothing_but_rounding_would_clip_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affine_gradients, "_CANCELLATION_THRESHOLD", 0.0)
+    monkeypatch.setattr(ego_graphs, "_CANCELLATION_THRESHOLD", 0.0)
     assert largest_alone(1e10, torch.float64) > 2 * CLIP
 
 
@@ -178,9 +177,7 @@ def test_rows_that_do_not_cancel_have_their_own_norm() -> None:
     torch.testing.assert_close(part.square_norms(bias=False), own, rtol=1e-12, atol=0)
     with_bias = own + delta.sum(dim=1).square().sum(dim=1)
     torch.testing.assert_close(part.square_norms(bias=True), with_bias, rtol=1e-12, atol=0)
-    assert (
-        affine_gradients._CANCELLATION_THRESHOLD * 5**2 < 1e-3
-    )  # rows that do not cancel are far above the floor
+    assert ego_graphs._CANCELLATION_THRESHOLD * 5**2 < 1e-3  # rows that do not cancel are far above the floor
 
 
 class Scaled(nn.Module):

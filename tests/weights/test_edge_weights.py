@@ -16,9 +16,8 @@ from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries import neighbor_sums, row_sums
 from graphveil.core.queries.edge_counts import EdgeCountQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumData
-from graphveil.core.queries.pair_weights import WEIGHT_BITS
 from graphveil.core.queries.row_sums import FLOAT32_EXACT
-from graphveil.core.queries.weights import GivenWeight
+from graphveil.core.queries.weights import WEIGHT_BITS, GivenWeight
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError

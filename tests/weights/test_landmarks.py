@@ -5,7 +5,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import blocks
-from graphveil.core.queries import pair_weights as _pairs
+from graphveil.core.queries import weights as _pairs
 from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.errors import ConfigError
 from graphveil.release.weights import HalfCos, Landmarks, SigmoidCos, _landmarks, _nearest, parse_weight

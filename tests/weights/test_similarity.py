@@ -13,7 +13,7 @@ from graphveil.core.edges.blocks import EdgeBlock, blocks
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
-from graphveil.core.queries.pair_weights import (
+from graphveil.core.queries.weights import (
     CELLS,
     FULL,
     TANH_ONE,
@@ -21,12 +21,13 @@ from graphveil.core.queries.pair_weights import (
     BitSets,
     CategoryWeights,
     DotProductWeights,
+    DotWeight,
     ListSets,
     NetworkWeights,
     PairWeights,
+    Similarity,
     integer_tanh,
 )
-from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.errors import (

@@ -9,7 +9,8 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.queries.pair_weights import (
+from graphveil.core.queries.row_sums import Sums, exact_sum
+from graphveil.core.queries.weights import (
     CELLS,
     FULL,
     HALF,
@@ -21,7 +22,6 @@ from graphveil.core.queries.pair_weights import (
     PairWeights,
     integer_tanh,
 )
-from graphveil.core.queries.row_sums import Sums, exact_sum
 from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
 
 NODES, LONGEST = 50, 1 << 10

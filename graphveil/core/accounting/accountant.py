@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum
-from graphveil.core.accounting import gaussian, loss, root_loss
+from graphveil.core.accounting import gaussian, loss
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.events import (
     ApproximateDP,
@@ -641,10 +640,9 @@ def _out_of_bounds(total: CanonicalComposition) -> bool:
             continue
         if not isinstance(part, PoissonGaussian | PoissonRoots):
             return True
-        known = _module_of(part)
-        if known.unsampled_loss(part) > MAX_LOSS:
+        if loss.unsampled_loss(part) > MAX_LOSS:
             return True
-        expected += steps * known.expected_loss(part)
+        expected += steps * loss.expected_loss(part)
     return expected > MAX_LOSS
 
 
@@ -658,7 +656,7 @@ def _display_interval(total: CanonicalComposition) -> float:
         if isinstance(part, PureDP):
             expected += times * part.epsilon * math.tanh(part.epsilon / 2)
         elif isinstance(part, PoissonGaussian | PoissonRoots):
-            expected += times * _module_of(part).expected_loss(part)
+            expected += times * loss.expected_loss(part)
     return min(CERTIFY_INTERVAL, max(_MIN_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count)))
 
 
@@ -668,17 +666,13 @@ def _double_interval(interval: float, total: CanonicalComposition) -> float:
     Any interval gives a pessimistic curve; where one step loses so much, doubling it hardly raises epsilon.
     """
     sampled = [part for part in total.rest if isinstance(part, PoissonGaussian | PoissonRoots)]
-    longest = max((_module_of(part).width(part) for part in sampled), default=0.0)
+    longest = max((loss.width(part) for part in sampled), default=0.0)
     while interval < CERTIFY_INTERVAL and longest > interval * _MAX_POINTS:
         interval *= 2
     widest = max((loss.width(part) for part in total.rest if isinstance(part, PoissonGaussian)), default=0.0)
     while interval >= CERTIFY_INTERVAL and widest > interval * _MOST_WIDE_POINTS:
         interval *= 2
     return interval
-
-
-def _module_of(part: PoissonGaussian | PoissonRoots) -> ModuleType:
-    return root_loss if isinstance(part, PoissonRoots) else loss
 
 
 @lru_cache(maxsize=64)
@@ -704,8 +698,6 @@ def _halves(kinds: tuple[tuple[PoissonGaussian | PoissonRoots | PureDP, int], ..
 def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any:
     if isinstance(kind, PureDP):
         return loss.pure_loss(kind.epsilon, interval)
-    if isinstance(kind, PoissonRoots):
-        return root_loss.step_loss(kind, interval)
     return loss.step_loss(kind, interval)
 
 

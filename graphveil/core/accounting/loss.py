@@ -4,20 +4,33 @@ With P and Q the outputs of a step on neighboring data, everything about it foll
 divergence delta(epsilon) = sup over sets S of P(S) - e^epsilon Q(S), which is known in closed form here. The
 distribution through its values on a grid ("connect the dots", Doroshenko et al., 2022) has a larger delta
 everywhere else, also after composition.
+
+If a record reaches several roots of a sample, the worst case is one-dimensional by Theorem A
+(``docs/privacy/proofs/accounting.md``): all gradients that the record changes lie on one line, in opposite
+directions in the two worlds. In noise units, with N roots,
+
+    P = sum over k of p_k N(k / z, 1),    Q = sum over j of r_j N(-j / z, 1),
+
+where p is binomial with N and q, and r with N - 1 (one of the roots is the record's own, which is null in Q)
+or, if the record is replaced, with N. The ratio P/Q grows with x, so every divergence is a difference of two
+tails at one point (``RootPair``).
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from graphveil.core.accounting.gaussian import deltas_of, normal_interval_probability
-from graphveil.core.events import PoissonGaussian
+from graphveil.core.events import PoissonGaussian, PoissonRoots
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Steps: TypeAlias = PoissonGaussian | PoissonRoots
 
 TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; the tail beyond it counts as revealed
 MIN_RATE = 1e-12  # a smaller rate costs as much as this
@@ -25,6 +38,9 @@ SMALL = 0.05  # a shift of less is computed in differences, which do not cancel
 _TINY = 1e-300
 _BLOCK = 1 << 12  # points of a distribution that are summed at once
 _MOST_EXPONENT = 700.0  # e^x is finite up to here; the sum ends at losses far above -700
+_KNOTS = 1 << 13  # where the log ratio is inverted before Newton's steps
+_NEWTON = 40
+_QUADRATURE = 4001
 _SPARSE = 1000  # points up to which dp-accounting keeps a distribution sparse
 
 
@@ -98,25 +114,174 @@ def _small(epsilons: Floats, mu: float) -> Floats:
     return np.clip(found, 0.0, 1.0)
 
 
-def unsampled_loss(event: PoissonGaussian) -> float:
-    """Return the loss that one step of a sampled record passes in the far tail only."""
-    mu = 1 / event.noise_multiplier
+@dataclass(frozen=True, eq=False)
+class RootPair:
+    """The dominating pair P, Q of one step.
+
+    Args:
+        above: log p_k, for k = 0 .. N.
+        below: log r_j.
+        unit: 1 / z.
+    """
+
+    above: Floats
+    below: Floats
+    unit: float
+
+    @classmethod
+    def from_event(cls, event: PoissonRoots) -> "RootPair":
+        """Return the pair of an event, for any number of steps."""
+        from scipy.stats import binom  # slow to import
+
+        rate, most = max(event.sampling_rate, MIN_RATE), event.roots
+        others = most if event.relation == "replace" else most - 1
+        above, below = (binom.logpmf(np.arange(count + 1), count, rate) for count in (most, others))
+        return cls(above, below, 1 / event.noise_multiplier)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The range of x outside of which neither P nor Q has more than what counts as revealed."""
+        return -(len(self.below) - 1) * self.unit - TAIL, (len(self.above) - 1) * self.unit + TAIL
+
+    def log_ratio(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return log P/Q at x, and its slope, which is never negative."""
+        above, up = _log_mixture(self.above, x, self.unit)
+        below, down = _log_mixture(self.below, x, -self.unit)
+        return above - below, up - down
+
+    def log_densities(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return log P/N(0, 1) and log Q/N(0, 1) at x."""
+        return _log_mixture(self.above, x, self.unit)[0], _log_mixture(self.below, x, -self.unit)[0]
+
+    def removed(self, epsilons: Floats) -> Floats:
+        """Return the divergence of P against Q: P(x > t) - e^epsilon Q(x > t), log P/Q = epsilon at t."""
+        at = self._where(epsilons)
+        if self._is_small:
+            return self._difference(-at, epsilons, self.below, -self.unit)
+        return self._clipped(_tail(self.above, at, self.unit), epsilons, _tail(self.below, at, -self.unit))
+
+    def added(self, epsilons: Floats) -> Floats:
+        """Return the divergence of Q against P, of the tails below log P/Q = -epsilon."""
+        at = -self._where(-epsilons)
+        if self._is_small:
+            return self._difference(-at, epsilons, self.above, -self.unit)
+        return self._clipped(_tail(self.below, at, self.unit), epsilons, _tail(self.above, at, -self.unit))
+
+    @property
+    def _is_small(self) -> bool:
+        return (len(self.above) + len(self.below)) * self.unit < SMALL
+
+    def _difference(self, at: Floats, epsilons: Floats, weights: Floats, unit: float) -> Floats:
+        """Return the divergence of small shifts as a difference of tails, which does not cancel.
+
+        Both tails are compared with that of N(0, 1) at the same point.
+        """
+        other, back = (self.above, -unit) if weights is self.below else (self.below, -unit)
+        gained, lost, left = np.zeros_like(at), np.zeros_like(at), np.zeros_like(at)
+        for k in range(1, len(other)):
+            gained += math.exp(other[k]) * normal_interval_probability(at, at + k * back)
+        for k in range(len(weights)):
+            share = math.exp(weights[k])
+            lost += share * normal_interval_probability(at + k * unit, at)
+            left += share * ndtr(at + k * unit)
+        found: Floats = np.clip(gained + lost - np.expm1(epsilons) * left, 0.0, 1.0)
+        return found
+
+    @staticmethod
+    def _clipped(larger: Floats, epsilons: Floats, log_smaller: Floats) -> Floats:
+        found: Floats = np.clip(np.exp(larger) - np.exp(epsilons + log_smaller), 0.0, 1.0)
+        return found
+
+    def _where(self, epsilons: Floats) -> Floats:
+        """Return the points where log P/Q has these values, to machine precision: an inexact one errs
+        downwards.
+
+        Values that are not reached within ``reach`` are taken at its ends.
+        """
+        low, high = self.reach
+        knots = np.linspace(low, high, _KNOTS)
+        found: Floats = np.interp(epsilons, self.log_ratio(knots)[0], knots)
+        for _ in range(_NEWTON):
+            ratio, slope = self.log_ratio(found)
+            step = np.divide(epsilons - ratio, slope, out=np.zeros_like(found), where=slope > 0)
+            moved: Floats = np.clip(found + np.clip(step, -1.0, 1.0), low, high)
+            if float(np.abs(moved - found).max(initial=0.0)) < 1e-13 * (high - low):
+                return moved
+            found = moved
+        return found
+
+
+def _log_mixture(weights: Floats, x: Floats, unit: float) -> tuple[Floats, Floats]:
+    """Return log of sum_k w_k N(k unit, 1) over N(0, 1) at x, and its slope."""
+
+    def exponent(k: int) -> Floats:
+        at: Floats = weights[k] + k * unit * (x - k * unit / 2)
+        return at
+
+    largest, total, moment = _largest(exponent, weights), np.zeros_like(x), np.zeros_like(x)
+    for k in range(len(weights)):
+        part = np.exp(exponent(k) - largest)
+        total += part
+        moment += k * unit * part
+    return largest + np.log(total), moment / total
+
+
+def _tail(weights: Floats, x: Floats, unit: float) -> Floats:
+    """Return log of sum_k w_k P(N(k unit, 1) > x)."""
+
+    def tail(k: int) -> Floats:
+        beyond: Floats = weights[k] + log_ndtr(k * unit - x)
+        return beyond
+
+    largest, total = _largest(tail, weights), np.zeros_like(x)
+    for k in range(len(weights)):
+        total += np.exp(tail(k) - largest)
+    found: Floats = largest + np.log(total)
+    return found
+
+
+def _largest(term: Callable[[int], Floats], weights: Floats) -> Floats:
+    """Return the pointwise maximum of the terms, which are made one at a time: grids are long."""
+    found = term(0)
+    for k in range(1, len(weights)):
+        np.maximum(found, term(k), out=found)
+    return found
+
+
+def unsampled_loss(event: Steps) -> float:
+    """Return the loss that one step passes in the far tail only, with every root in the batch."""
+    mu = (event.change if isinstance(event, PoissonRoots) else 1) / event.noise_multiplier
     return mu * (TAIL + mu / 2)
 
 
-def expected_loss(event: PoissonGaussian) -> float:
+def expected_loss(event: Steps) -> float:
     """Return a bound on the expected loss of one step: its divergence, by convexity or by chi-squared.
+
+    For several roots it is the larger one of the two directions, by quadrature.
 
     >>> expected_loss(PoissonGaussian(1.0, 0.01, 1)) < expected_loss(PoissonGaussian(1.0, 0.01, 1, "replace"))
     True
+    >>> 0 < expected_loss(PoissonRoots(2.0, 0.1, 1, 1)) <= expected_loss(PoissonGaussian(2.0, 0.1, 1))
+    True
     """
+    if isinstance(event, PoissonRoots):
+        pair = RootPair.from_event(event)
+        x = np.linspace(*pair.reach, _QUADRATURE)
+        ratio = pair.log_ratio(x)[0]
+        width, normal = x[1] - x[0], -(x**2) / 2 - math.log(2 * math.pi) / 2
+        p, q = (np.exp(normal + density) for density in pair.log_densities(x))
+        return float(max((p * ratio).sum(), -(q * ratio).sum())) * float(width)
     rate, squared = event.sampling_rate, event.noise_multiplier**-2
     apart = 4 * math.sinh(squared) if event.relation == "replace" else math.expm1(squared)
     return min(rate * event.change**2 * squared / 2, rate**2 * apart / (1 - rate))
 
 
-def _ends(event: PoissonGaussian) -> tuple[float, float]:
+def _ends(event: Steps) -> tuple[float, float]:
     """Return the smallest and the largest loss of a step in which the record is in P."""
+    if isinstance(event, PoissonRoots):
+        pair = RootPair.from_event(event)
+        low, high = pair.log_ratio(np.array(pair.reach))[0]
+        return float(low), float(high)
     rate = max(event.sampling_rate, MIN_RATE)
     never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
     top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
@@ -125,27 +290,35 @@ def _ends(event: PoissonGaussian) -> tuple[float, float]:
     return never, top
 
 
-def width(event: PoissonGaussian) -> float:
+def width(event: Steps) -> float:
     """Return the length of the range of one step's loss."""
     low, high = _ends(event)
-    return (high - low) * event.change
+    return (high - low) * (event.change if isinstance(event, PoissonGaussian) else 1)
 
 
 @lru_cache(maxsize=64)
-def step_loss(event: PoissonGaussian, interval: float) -> Any:
+def step_loss(event: Steps, interval: float) -> Any:
     """Return the loss distribution of one step, ignoring ``event.steps``, on multiples of ``interval``.
 
     Both directions of the relation are kept separate. The real one of the two neighbors is the same in all
-    steps, so each direction composes by itself, and the worse one counts.
+    steps, so each direction composes by itself, and the worse one counts. From one direction alone
+    dp-accounting would assume that the other is equal, as it is if a record is replaced.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
+    low, high = _ends(event)
+    back = LossGrid(-high, -low, interval)
+    if isinstance(event, PoissonRoots):
+        pair, grid = RootPair.from_event(event), LossGrid(low, high, interval)
+        forth = grid.through(pair.removed(grid.points))
+        if event.relation == "replace":
+            return PrivacyLossDistribution(forth)
+        return PrivacyLossDistribution(forth, back.through(pair.added(back.points)))
     rate, mu = max(event.sampling_rate, MIN_RATE), 1 / event.noise_multiplier
-    never, top = _ends(event)
     if event.relation == "replace":
-        grid = LossGrid(never - top, top - never, interval)
+        grid = LossGrid(low - high, high - low, interval)
         return PrivacyLossDistribution(grid.through(replaced(grid.points, rate, mu)))
-    grid, back = LossGrid(never, top, interval), LossGrid(-top, -never, interval)
+    grid = LossGrid(low, high, interval)
     return PrivacyLossDistribution(
         grid.through(removed(grid.points, rate, mu)), back.through(added(back.points, rate, mu))
     )

@@ -5,18 +5,33 @@ each record's row, depends on shapes; for huge features that cancel, the result 
 shape here may therefore depend on a record. Batches are sampled, chunks are cut by public numbers alone, and
 a record that contributes nothing keeps its place. Each row is then a function of its own record, to the last
 bit. The rounding of the final sum is within the clipping margin of 10^-6.
+
+Three classes compute them: in closed form for ``GhostModule`` networks (``GhostClippedSum``), for weights
+of given logits (``LogitWeightsClippedSum``), and by ``vmap(grad)`` for a user's torch module, with each
+record as a batch of one (``PerSampleClippedSum``). A user's module runs as ``isolation.py`` describes. Layers
+that are known to couple records are rejected by type, since their result on a single record differs.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import grad
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
-from graphveil.core.clipping.ghost_modules import GhostModule, GradientFactors
-from graphveil.core.clipping.records import Inputs, records_of, tensors_of
+from graphveil.core.clipping.ghost_modules import GhostModule, GradientFactors, Inputs, records_of, tensors_of
+from graphveil.core.clipping.isolation import (
+    ModuleCopies,
+    call,
+    finite_rows,
+    run_masking_failures,
+    vmap_records,
+)
 from graphveil.core.features import ProtectedRows
 from graphveil.core.view import unwrapped
 from graphveil.errors import ConfigError, GraphError, ProtectedDataError
@@ -315,3 +330,131 @@ def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
         return (logits - torch.where(known, labels, 0.0)).masked_fill(~known, 0.0)
     targets = targets_of(labels, len(logits))
     return logits.softmax(dim=0).mul_(targets.sum(dim=0)).sub_(targets)
+
+
+def reject_row_mixing(module: nn.Module) -> None:
+    """Reject a module in which one record's output depends on the other records of the batch.
+
+    Raises:
+        ConfigError: If it contains batch norm, or instance norm that tracks running statistics.
+
+    >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    >>> reject_row_mixing(nn.BatchNorm1d(2))
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: BatchNorm1d mixes the records of a batch; use LayerNorm or GroupNorm
+    """
+    for name, part in module.named_modules():
+        tracks = isinstance(part, _InstanceNorm) and part.track_running_stats
+        if isinstance(part, _BatchNorm) or tracks:
+            where = f" (at {name!r})" if name else ""
+            raise ConfigError(
+                f"{type(part).__name__}{where} mixes the records of a batch; use LayerNorm or GroupNorm"
+            )
+
+
+Parameters = dict[str, Tensor]
+
+
+class PerSampleClippedSum(ClippedSum):
+    """The clipped sum of any module that processes records separately, with per-sample gradients.
+
+    The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
+    in float64.
+
+    Raises:
+        ConfigError: If the module mixes records or draws dropout masks; or the records are not dense.
+        GraphError: If the shapes of inputs and labels disagree.
+    """
+
+    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:
+        """Reject modules and inputs that cannot be trained privately this way."""
+        reject_row_mixing(module)
+        for name, part in module.named_modules():
+            if isinstance(part, _DropoutNd) and part.p > 0:
+                raise ConfigError(
+                    f"{type(part).__name__} (at {name!r}) draws from torch's own generator, which a resumed "
+                    "run cannot repeat; set its p to 0"
+                )
+        given = inputs if isinstance(inputs, Sequence) else [inputs]
+        self._blocks = tuple(block.detach() for block in given if isinstance(block, Tensor))
+        if not self._blocks:
+            raise ConfigError("per-record gradients of a torch module need dense records; pass a tensor")
+        lengths = {len(block) for block in self._blocks}
+        if len(lengths) > 1:
+            raise GraphError(f"blocks of columns have {sorted(lengths)} rows; they must agree")
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]))
+        self._sum_views = self._views(self._total)
+        self._parameters = dict(zip(named, self._views(self.weights), strict=True))
+        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named)
+
+    def add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk."""
+        for part in chunks(index, len(self.weights)):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        blocks = tuple(_to_float64(block[index]) for block in self._blocks)
+        gradients, failed = run_masking_failures(self._gradients, (self._labels[index], *blocks))
+        if gradients is None:
+            return  # all records of the chunk are null
+        flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
+        squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
+        if failed is not None:
+            squares = squares.masked_fill(failed, torch.nan)
+        factors, bad = clip_factors(squares, clip)
+        for part, out in zip(flat, self._sum_views, strict=True):
+            out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
+
+    def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
+        """Return each record's gradient."""
+        with self._copies.run() as module:
+
+            def loss(parameters: Parameters, record: tuple[Tensor, ...], label: Tensor) -> Tensor:
+                rows = tuple(part[None] for part in record)
+                logits = _called(module, {**self._fixed, **parameters}, rows)
+                return record_loss(logits, label)
+
+            batched = vmap_records(grad(loss), in_dims=(None, 0, 0))
+            found: Parameters = batched(self._parameters, blocks, labels)
+            return found
+
+
+def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
+    """Return a module's logits (B, C) of rows (B, d), float64, with every row processed separately.
+
+    They are zeros for a row for which the module raises or returns logits that are not finite.
+    """
+    tensors, copies = _fixed_of(module, ()), ModuleCopies(module)
+
+    def together(some: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            found: Tensor = vmap_records(lambda row: _called(fresh, tensors, (row[None],)))(some)
+            return found
+
+    with torch.no_grad():
+        found, failed = run_masking_failures(together, (rows.to(torch.float64),))
+    if found is None:
+        return rows.new_zeros(len(rows), classes, dtype=torch.float64)
+    return finite_rows(zero_masked_records(found, failed))
+
+
+def _fixed_of(module: nn.Module, trained: Collection[str]) -> Parameters:
+    """Return parameters that are not trained, and buffers, with floats as float64."""
+    return {
+        name: _to_float64(value.detach())
+        for name, value in (*module.named_parameters(), *module.named_buffers())
+        if name not in trained
+    }
+
+
+def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
+    """Return the logits of one record, with copies of all tensors, which a module may change."""
+    copied = {name: tensor.clone() for name, tensor in tensors.items()}
+    logits: Tensor = call(module, copied, tuple(part.clone() for part in rows))[0]
+    return logits
+
+
+def _to_float64(values: Tensor) -> Tensor:
+    """Return floats as float64, and integers unchanged."""
+    return values.to(torch.float64) if values.is_floating_point() else values

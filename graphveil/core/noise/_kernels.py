@@ -177,7 +177,7 @@ def counters(rows: Ints, blocks: Ints, *, paired: bool) -> npt.NDArray[np.uint64
 
 
 def walk(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-    """Run steps of the chain over dendrograms, like ``graphveil.core.queries.dendrogram_walk.walk``."""
+    """Run steps of the chain over dendrograms, like ``graphveil.core.queries.dendrogram.walk``."""
     steps, *draws = numbers[0], *arrays[1:4]
     if any(len(drawn) < steps for drawn in draws) or any(array.itemsize != 8 for array in arrays):
         raise ValueError(f"{steps} steps need as many draws, and tables of 64-bit numbers")

@@ -7,7 +7,7 @@ these reads and from published values must not be published, unless a mechanism 
   ``out_edge_sums.py``. Only readers authorized to access v's record may receive what is computed from it;
 * the *tree* of v is a function of the records of all nodes in it. List bounds and caps bound the number
   of roots that a record reaches. Only steps whose privacy cost covers all of them release it
-  (``tree_steps.py``).
+  (``training_steps.py``).
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphveil._util import checks
-from graphveil.core.clipping.records import tensors_of
+from graphveil.core.clipping.ghost_modules import tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features
 from graphveil.core.noise.random import RowStream

@@ -1,6 +1,7 @@
-"""Noisy counts of edges by the classes of their two ends."""
+"""Noisy counts of edges by the classes of their ends: in total, and of each node's neighbors."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,25 +12,32 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.events import PairwiseGaussian
-from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.events import Event, PairwiseGaussian, PureDP
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.random import RowStream
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
+from graphveil.core.queries.held_out import HeldOutPairs, is_chosen_direction
 from graphveil.core.query import (
     GRID_BITS,
+    MAX_DIM,
     ExampleGraph,
     GaussianQuery,
+    NoiseGrid,
     PreparedData,
     PublicInputs,
+    Query,
     QueryData,
+    QueryDescription,
+    are_numbers,
     check_noise,
     outside,
     reject_edges_stored_twice,
     require_edge_unit,
 )
-from graphveil.core.sites import forms_private_sum
-from graphveil.core.unit import Unit
-from graphveil.errors import ReleaseError
+from graphveil.core.unit import UndirectedEdge, Unit
+from graphveil.errors import ConfigError, ReleaseError
 
-_EDGES = 1 << 22  # edges per chunk
+_ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges per chunk
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,3 +164,204 @@ class ClassPairs(BlockWork):
             pairs = self.codes[piece.sources.numpy()] * self.classes + into
             counts += np.bincount(pairs, minlength=counts.size)
         return torch.from_numpy(counts.reshape(self.classes, self.classes))
+
+
+NOT_COUNTED = -1  # the class of nodes that are not counted
+MAX_EPSILON = 16.0  # here a count is wrong once in 4 million times; less noise has no benefit
+MIN_EPSILON = 1e-3  # below, rows are only noise
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborCountData(QueryData[Tensor]):
+    """The class of each node, shape (N): public or released before, and -1 for nodes that are not counted.
+
+    The answer is float32 noisy counts, shape (N, C).
+    """
+
+    classes: Tensor
+
+
+@dataclass(frozen=True)
+class NeighborCountQuery(Query):
+    """Release one noisy row of C integers per node: the number of its in-neighbors of each class.
+
+    With ranks, one direction of an undirected edge counts: towards the end whose group has the higher rank.
+    Between equal ranks a public hash of both node ids chooses the direction. The whole budget of an edge is
+    then used at one end. Without ranks both directions count, at twice the privacy cost.
+
+    Args:
+        partition: Name of the public groups of nodes.
+        ranks: Rank of each group; None if edges count at both ends.
+        epsilon: Epsilon of the noise.
+        classes: Number C of classes.
+        held_out: Public choice of node pairs whose edges are not counted; None if all are.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the in-edges. Adding or removing an edge moves one integer in one row by one,
+        and the noise there is discrete Laplace: the answer is epsilon-DP. Which integer it is follows from
+        public ids, groups and classes. Without ranks an undirected edge moves one integer at each of its
+        ends, and the answer is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> NeighborCountQuery("train/val/target", (0, 1, 2), 0.5, 4).event(UndirectedEdge())
+    PureDP(epsilon=0.5)
+    >>> NeighborCountQuery("train/val/target", None, 0.5, 4).event(UndirectedEdge())
+    PureDP(epsilon=1.0)
+    """
+
+    kind: ClassVar[str] = "neighbor_counts"
+    wire_name: ClassVar[str] = "NeighborCountQuery"
+    stage: ClassVar[str] = "neighbor counts"
+    data: ClassVar[type[NeighborCountData]] = NeighborCountData
+    exact_noise: ClassVar[bool] = True
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one row
+
+    partition: str
+    ranks: tuple[int, ...] | None
+    epsilon: float
+    classes: int
+    held_out: HeldOutPairs | None = None
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, classes=self.classes)
+        checks.within(1, MAX_DIM, classes=self.classes)
+        if self.ranks == ():
+            raise ConfigError("ranks must contain at least one group, otherwise no node has a row")
+        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    def event(self, unit: Unit) -> Event:
+        """Return the pure epsilon of one edge, which charges pairs that are not held out.
+
+        Raises:
+            UnitError: If the unit is node-level: one record may be in every count.
+        """
+        require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
+        event = PureDP(self.changed(unit) * self.epsilon)
+        return event if self.held_out is None else self.held_out.charged(event)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the L2 sensitivity: an edge changes every count that it affects by one."""
+        return math.sqrt(self.changed(unit))
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts that an edge affects: one, or one at each end of an undirected edge."""
+        return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Reject undirected edges that are stored as directed edges: each would move two counts."""
+        reject_edges_stored_twice(unit, directed=directed)
+
+    def describe(self) -> QueryDescription:
+        """Return the public description of the query."""
+        stage = f"{self.stage} ({self.classes} per node)"  # a plan may have several of them
+        return replace(super().describe(), stage=stage, values_per_node=self.classes)
+
+    def _parameters(self) -> dict[str, object]:
+        fields = super()._parameters()
+        if self.held_out is None:  # the noise of stored releases is bound to the other fields
+            del fields["held_out"]
+        return fields
+
+    def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
+        """Check the classes."""
+        classes = data.classes
+        if not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1):
+            raise ReleaseError(
+                f"the query needs one class for each of {public.num_nodes} nodes: an integer from 0 to "
+                f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
+            )
+        return PreparedData(public, (classes,))
+
+    def example_data(self, graph: ExampleGraph) -> NeighborCountData:
+        """Return random classes; some nodes are not counted."""
+        drawn = graph.generator("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
+        return NeighborCountData(torch.from_numpy(drawn))
+
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return noisy counts."""
+        ranks = None if private.directed else self._ranks(data)
+        classes = data.arrays[0].numpy()
+        return private.rows(NoisyCounts(classes, ranks, self.classes, self.held_out, self.law, key))
+
+    def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
+        """Return the rank of each node, None if both ends of an edge count."""
+        if self.ranks is None:
+            return None
+        groups = data.public.groups
+        of_nodes = torch.tensor(self.ranks)[torch.zeros_like(data.arrays[0]) if groups is None else groups]
+        return of_nodes.numpy()
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of nodes."""
+        return 1 if self.ranks is None else len(self.ranks)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Standard deviation of the noise in edges."""
+        return (self.law.sigma,)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
+        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
+
+
+@forms_private_sum("NeighborCountQuery")
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyCounts(BlockWork):
+    """The counts of a block's rows with their noise, under the key of one query.
+
+    ``ranks`` are those of all nodes, None if every stored direction counts at its target.
+    """
+
+    classes: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64] | None
+    count: int
+    held_out: HeldOutPairs | None
+    law: DiscreteLaplace
+    key: bytes
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the noisy rows; the exact counts are discarded here."""
+        stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
+        for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
+            rows = np.arange(piece.start, piece.stop)
+            noisy = self._counts(piece) + self.law.draw(stream, rows, self.count)
+            out[piece.start - edges.start : piece.stop - edges.start] = torch.from_numpy(noisy)
+        return out
+
+    def _counts(self, edges: EdgeBlock) -> npt.NDArray[np.int64]:
+        """Return the exact counts of some rows."""
+        sources = edges.sources.numpy().astype(np.int64)
+        targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+        kept = self.classes[sources] != NOT_COUNTED
+        if self.ranks is not None:
+            kept &= counts_at_target(sources, targets, self.ranks)
+        if self.held_out is not None:
+            kept &= ~self.held_out.contains(sources, targets)
+        cells = (targets[kept] - edges.start) * self.count + self.classes[sources[kept]]
+        return np.bincount(cells, minlength=len(edges) * self.count).reshape(len(edges), self.count)
+
+
+def counts_at_target(
+    sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return which stored directions count: exactly one per undirected edge.
+
+    >>> up, down, ranks = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1])
+    >>> counts_at_target(up, down, ranks)[1:].tolist()
+    [True, True]
+    >>> bool((counts_at_target(up, down, ranks) ^ counts_at_target(down, up, ranks)).all())
+    True
+    """
+    ahead = ranks[targets] - ranks[sources]
+    return np.where(ahead == 0, is_chosen_direction(sources, targets), ahead > 0)

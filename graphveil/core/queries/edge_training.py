@@ -37,10 +37,10 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.events import Event, PoissonGaussian
+from graphveil.core.features import safe_unit
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.normalize import safe_unit
-from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.orientation import select_one_direction
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
+from graphveil.core.queries.held_out import select_one_direction
 from graphveil.core.queries.training_steps import NoisyStepsQuery, add_step_noise
 from graphveil.core.query import (
     ExampleGraph,
@@ -52,7 +52,6 @@ from graphveil.core.query import (
     outside,
     require_edge_unit,
 )
-from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import UndirectedEdge, Unit
 from graphveil.errors import ReleaseError
 

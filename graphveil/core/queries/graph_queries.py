@@ -21,9 +21,8 @@ from graphveil.core.events import ApproximateDP
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import SHIFT, EdgeRandomizedResponse, NoisyCells
 from graphveil.core.noise.random import RowStream
-from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import ExampleGraph, PreparedData, PublicInputs, Query, QueryData
-from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
 

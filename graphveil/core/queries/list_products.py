@@ -20,7 +20,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.events import Event, Gaussian
 from graphveil.core.noise.random import RowStream
-from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
     ExampleGraph,
     GaussianQuery,
@@ -31,7 +31,6 @@ from graphveil.core.query import (
     check_noise,
     outside,
 )
-from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import DirectedEdge, NodeRecord, Unit
 from graphveil.errors import ReleaseError, UnitError
 

@@ -18,10 +18,9 @@ from graphveil._util import checks
 from graphveil.core.events import PairwiseGaussian
 from graphveil.core.features import Features
 from graphveil.core.noise import _kernels
-from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.pair_weights import WEIGHT_BITS, PairWeights
-from graphveil.core.queries.row_sums import FLOAT32_EXACT, CompactRows, NoisyRows, RowNoise, Sums, can_compact
-from graphveil.core.queries.weights import GivenWeight, Similarity, check_trusted
+from graphveil.core.private_edges import CompactRows, PrivateEdges
+from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.queries.weights import WEIGHT_BITS, GivenWeight, PairWeights, Similarity, check_trusted
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,

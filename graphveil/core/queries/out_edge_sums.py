@@ -28,7 +28,7 @@ from graphveil.core.backends import BlockWork
 from graphveil.core.edges.adjacency import MAX_NODES, Adjacency
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import ByGroup, Event, Gaussian
-from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums
 from graphveil.core.query import (
     MAX_DIM,
@@ -48,6 +48,33 @@ from graphveil.core.query import (
 from graphveil.core.unit import NodeRecord, Unit
 from graphveil.core.view import own_rows
 from graphveil.errors import ConfigError, ReleaseError, UnitError
+
+
+def simplex_codes(classes: int) -> Tensor:
+    """Return C unit vectors in R^(C-1) with pairwise inner product -1/(C-1), float64, shape (C, C-1).
+
+    Of all sets of C unit vectors these are the farthest apart. A convex combination has norm at most one,
+    so soft labels need no normalization.
+
+    >>> codes = simplex_codes(3)
+    >>> torch.round(codes @ codes.T, decimals=6).tolist()
+    [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
+    """
+    # Row k of the Helmert basis is orthogonal to the ones vector; its columns, rescaled, are the codes.
+    basis = torch.zeros(classes - 1, classes, dtype=torch.float64)
+    for k in range(1, classes):
+        basis[k - 1, :k] = 1.0
+        basis[k - 1, k] = -float(k)
+        basis[k - 1] /= (k * (k + 1)) ** 0.5
+    codes = basis.T.contiguous()
+    lengths: Tensor = codes.norm(dim=1, keepdim=True)
+    return codes / lengths
+
+
+def soft_codes(log_posteriors: Tensor, codes: Tensor) -> Tensor:
+    """Return the mean code under each posterior: norm at most one, float64, shape (N, C-1)."""
+    return log_posteriors.exp().to(torch.float64) @ codes
+
 
 _EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
 
@@ -475,3 +502,179 @@ def out_edge_table(
             np.copyto(out, grid, casting="unsafe")
         out[~fits] = 0.0
     return table
+
+
+_ROUNDING = 1 + 1e-9  # a computed gauge differs from the exact one by less, for up to a thousand classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutEdgeCodeSumQuery(OutEdgeSumQuery):
+    """Release out-edge sums of vectors in the convex hull of class codes.
+
+    The codes m_k are the C = d + 1 vectors of ``simplex_codes``, with pairwise inner product -1/(C-1). The
+    gauge of a vector c is (C-1) times the maximum of -<c, m_k>: the hull consists of all vectors of gauge at
+    most one. A source of group h sends a vector of gauge at most bounds[h]. Its norm is then at most
+    bounds[h] as well. The factor of a source is reduced by the steps that truncation may add to the gauge.
+
+    Args:
+        dim, sigma, out_degree_bound, levels, partition, bounds, grid_bits: As for ``OutEdgeSumQuery``, except
+            that a bound limits the gauge.
+
+    Raises:
+        ConfigError: As for ``OutEdgeSumQuery``, or if the grid is too coarse for this number of classes.
+
+    Privacy:
+        Unit: node-level (``node-record``). Reads: out-edges and vectors. Two vectors of gauges a and b have
+        an inner product of at least -a b / (C-1), and all weights are non-negative. So replacing a record of
+        group h moves the rows by at most sqrt(2 C / (C-1)) bounds[h]. Nulling it moves them by bounds[h]. The
+        gauge is checked on the truncated integers, and a vector beyond its bound counts as zero.
+
+    >>> query = OutEdgeCodeSumQuery(dim=2, sigma=4.0)
+    >>> [round(query.sensitivity(NodeRecord(replace_one=replaced)), 6) for replaced in (False, True)]
+    [1.0, 1.732051]
+    """
+
+    wire_name: ClassVar[str] = "OutEdgeCodeSumQuery"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if max(self.bounds) * self.unit_steps <= 2 * self.truncation:
+            raise ConfigError(
+                f"grid_bits={self.grid_bits} is too small for codes of {self.dim + 1} classes. Use a "
+                "larger value."
+            )
+
+    def change(self, unit: Unit) -> float:
+        """Return sqrt(2 C / (C-1)) for replaced records, and 1 for nulled ones."""
+        change = super().change(unit)
+        return replaced_change(self.dim + 1) if unit == NodeRecord(replace_one=True) else change
+
+    @property
+    def truncation(self) -> float:
+        """Grid steps that truncation adds to the gauge at most: (C-1) sqrt(C-1), and one for rounding."""
+        return self.dim * math.sqrt(self.dim) + 1
+
+    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
+        """Return the factors of the sources, so that a vector at its bound is within it after truncation."""
+        with np.errstate(divide="ignore"):
+            margin = self.truncation / np.array(self.bounds)[groups]
+        return np.maximum(super().factors(squared, groups) - margin, 0.0)
+
+    def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
+        """Return which integer vectors have a squared gauge of at most ``cap``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)
+            fits: npt.NDArray[np.bool_] = (gauge * _ROUNDING) ** 2 <= cap
+        return fits
+
+    def opposite(self) -> Tensor:
+        """Return two codes, shape (2, d)."""
+        return simplex_codes(self.dim + 1)[:2]
+
+    def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
+        """Return codes of records scaled to norms below, at and above the bound, and some other vectors."""
+        drawn = super().example_data(graph)
+        nearest = (drawn.vectors.to(torch.float64) @ simplex_codes(self.dim + 1).T).argmax(dim=1)
+        codes = simplex_codes(self.dim + 1)[nearest] * drawn.vectors.norm(dim=1, keepdim=True)
+        outside = (nearest == 0)[:, None]  # these have the norm of a code, and most of them a larger gauge
+        return OutEdgeSumData(torch.where(outside, drawn.vectors.to(torch.float64), codes), drawn.levels)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Sizes on the grid, with reduced factors."""
+        plain = super().grid
+        return plain._replace(contribution=plain.contribution - self.truncation / max(self.weights))
+
+
+def replaced_change(classes: int) -> float:
+    """Return the largest distance of two class codes: sqrt(2 C / (C-1)).
+
+    >>> [round(replaced_change(classes), 4) for classes in (2, 6, 1000)]
+    [2.0, 1.5492, 1.4149]
+    """
+    return math.sqrt(2 * classes / (classes - 1))
+
+
+_GRID_BITS = 6  # an out-degree is a whole number, so a coarse grid suffices
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutDegreeSumData(QueryData[Tensor]):
+    """No input: the query reads the edges alone. The answer is float64, shape (1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutDegreeSumQuery(GaussianQuery):
+    """Release the noisy sum of the out-degrees of all nodes, each clipped to a public bound.
+
+    Divided by the number of nodes, it is an estimate of the mean length of a node's own list of edges.
+
+    Args:
+        bound: Largest out-degree that counts.
+        sigma: Standard deviation of the noise, in edges.
+        grid_bits: Binary logarithm of the grid steps in one edge.
+
+    Raises:
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: ``node-record``. Reads: the length of each node's own list. Nulling or replacing a record
+        changes one clipped out-degree, which is between 0 and ``bound``: mu = bound / sigma under both
+        relations. A mutual edge changes two of them by one each.
+
+    >>> OutDegreeSumQuery(bound=20, sigma=80.0).event(NodeRecord(replace_one=True))
+    Gaussian(mu=0.25)
+    """
+
+    kind: ClassVar[str] = "out_degrees"
+    wire_name: ClassVar[str] = "OutDegreeSumQuery"
+    stage: ClassVar[str] = "out-degrees"
+    data: ClassVar[type[OutDegreeSumData]] = OutDegreeSumData
+
+    bound: int
+    sigma: float
+    grid_bits: int = _GRID_BITS
+
+    def __post_init__(self) -> None:
+        checks.integer_at_least(1, bound=self.bound)
+        check_noise((self.sigma,), 1, self.grid_bits)
+
+    def event(self, unit: Unit) -> Event:
+        """Return mu = bound / sigma.
+
+        Raises:
+            UnitError: If the unit is not ``node-record``.
+        """
+        return Gaussian(self.sensitivity(unit) / self.sigma)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the bound, under either relation."""
+        if not isinstance(unit, NodeRecord):
+            raise UnitError(
+                f"The sum of clipped out-degrees has no guarantee under unit {unit.name!r}. Use unit "
+                "'node-record', which protects each node's own out-edges."
+            )
+        return float(self.bound)
+
+    @property
+    def edge_shift(self) -> float:
+        """Sensitivity to one mutual edge, which is on both ends' lists or on neither."""
+        return 2.0
+
+    def changed(self, unit: Unit) -> int:
+        """Return one, the number of sums."""
+        return 1
+
+    def example_data(self, graph: ExampleGraph) -> OutDegreeSumData:
+        """Return the empty input."""
+        return OutDegreeSumData()
+
+    def prepare(self, data: OutDegreeSumData, public: PublicInputs) -> PreparedData:
+        """Return the public facts; there are no data to check."""
+        return PreparedData(public, ())
+
+    @forms_private_sum("OutDegreeSumQuery")
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy sum, float64; the exact one is discarded here."""
+        exact = np.minimum(out_degrees(private), self.bound).sum(keepdims=True)
+        return self.noisy_counts(exact, data, key)

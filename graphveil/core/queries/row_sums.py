@@ -20,38 +20,12 @@ from graphveil.core.edges.blocks import MAX_EDGES, EdgeBlock
 from graphveil.core.noise import _kernels
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.random import RowStream
-from graphveil.core.queries.pair_weights import PairWeights
-from graphveil.core.sites import forms_private_sum
+from graphveil.core.private_edges import CompactRows, forms_private_sum
+from graphveil.core.queries.weights import PairWeights
 
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_BITS = 14  # bits of the largest contribution entry: with its sign it fits in 16
 _SUM_BITS = 30  # sums stay below, so that 24-bit noise can be added in 32 bits
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CompactRows:
-    """Contributions as integers: int16 (count + 1, width), padded with columns and a row of zeros.
-
-    A sum over neighbors is bound by memory access. Contributions are integers of at most 2^14, so a source's
-    row in 16-bit integers is half as long as in float32. Twice as many rows fit into the cache, and one cache
-    line holds two rows of sixteen columns.
-    """
-
-    rows: Tensor
-    dim: int
-    bits: int
-
-    @classmethod
-    def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
-        """Return memory for this number of rows."""
-        rows = _kernels.empty_rows(count + 1, dim)
-        rows[-1] = 0
-        return cls(rows, dim, bits)
-
-    @property
-    def plain(self) -> Tensor:
-        """The contributions in float32, (count, dim)."""
-        return self.rows[:-1, : self.dim].to(torch.float32)
 
 
 def can_compact(dim: int, bits: int) -> bool:

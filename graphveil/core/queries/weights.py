@@ -4,39 +4,473 @@ The rows are public or were released earlier. A weight therefore belongs to a pa
 adding or removing an edge changes its own contribution and no other. Degrees, softmax over neighbors and
 common neighbors are functions of the edges, so no function here receives them.
 
-A ``Similarity`` has a bound and prepares the tables of ``pair_weights.py``, which alone see edges. The
-weights with a name are in ``graphveil.release.weights``.
+A ``Similarity`` has a bound and prepares tables (``PairWeights``), which alone see edges: trusted code that
+runs inside the private sums and returns nothing else. The weights with a name are in
+``graphveil.release.weights``.
+
+The weight of a pair is an integer from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit.
+All tables are computed before an edge is read. The computation for an edge is exact integer arithmetic, and
+does not depend on the kernel, block or thread. If the weight of one pair changed with the presence of another
+edge, neighboring graphs would differ in more than the rows that are charged.
+
+The tables are for dot products, for pairs of categories, for a network of two layers, and for common members
+of two sets. A graph's own edge weights are truncated to the same grid.
 """
 
+import math
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.normalize import safe_unit
-from graphveil.core.queries.pair_weights import (
-    CELLS,
-    FULL,
-    BitSets,
-    CategoryWeights,
-    DotProductWeights,
-    ListSets,
-    NetworkWeights,
-    PairWeights,
-    StoredWeights,
-    quantize_rows,
-    quantize_weights,
-)
+from graphveil.core.features import safe_unit
 from graphveil.errors import ConfigError, InputError, ReleaseError, UnsupportedGuaranteeError
 
+WEIGHT_BITS = 5
+FULL = 1 << WEIGHT_BITS  # the integer that represents a weight at its bound
+HALF = 1 << 11
+CELLS = 2 * HALF + 1  # cells of a table over [-1, 1]
+_LANES = 16  # sampled products with another row width are several times slower
+_ENTRIES = 1 << 17  # row entries per chunk: they fit into the cache
+_ONE_AT_A_TIME = threading.Lock()
+
 Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairWeights(ABC):
+    """The tables that determine the weights of all pairs. A release accepts only classes of this library."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[Tensor, ...]:
+        """All inputs of the weights, for the release's digest."""
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes that have weights."""
+        return len(self.tables[0])
+
+    @property
+    @abstractmethod
+    def is_valid(self) -> bool:
+        """Whether the tables give any two nodes a weight, and only integers from 0 to FULL.
+
+        Otherwise a pair could weigh more than is charged, or raise an error that reveals its edge.
+        """
+
+    @abstractmethod
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Return the weight of each edge as an integer in float32, shape (E)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DotProductWeights(PairWeights):
+    """levels[phi_u . psi_v]: a table over the dot product of two rows of integers, int16.
+
+    Their norms are at most 2^11. Products of phi and psi / 2^11 are computed in float32. Every partial sum of
+    a dot product is a multiple of 2^-11, of size at most 2^11, which float32 represents exactly. The order of
+    the additions, and therefore the kernel, does not matter.
+    """
+
+    phi: Tensor
+    psi: Tensor
+    levels: Tensor
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the rows and the table."""
+        return self.phi, self.psi, self.levels
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether norms are at most 2^11, so that the table covers every dot product."""
+        alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
+        rows = (self.phi,) if self.psi is self.phi else (self.phi, self.psi)
+        parts = [part for one in rows for part in torch.split(one, max(1, _ENTRIES // max(1, one.shape[1])))]
+        short = all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
+        return alike and short and is_weight_table(self.levels, (CELLS,))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Look up the dot product of each edge."""
+        if not len(edges.sources):
+            return torch.empty(0)
+        place = torch.full((len(edges.sources),), HALF + 0.5)
+        _first_csr()
+        size = (len(edges), len(self.phi))  # the edges as a sparse matrix around `place`, which is not copied
+        pattern = torch.sparse_csr_tensor(
+            edges.offsets, edges.sources, place, size=size, check_invariants=False
+        )
+        own = self.psi[edges.start : edges.stop].to(torch.float32) / HALF
+        torch.sparse.sampled_addmm(pattern, own, self._phi.t(), out=pattern)
+        return self.levels.index_select(0, place.to(torch.int32))
+
+    @cached_property
+    def _phi(self) -> Tensor:
+        return self.phi.to(torch.float32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CategoryWeights(PairWeights):
+    """levels[k_v, k_u]: a table over pairs of node categories, the target's first."""
+
+    codes: npt.NDArray[np.uint8]
+    levels: Tensor  # (categories, categories)
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the categories and the table."""
+        return torch.from_numpy(self.codes), self.levels
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the table has a row and a column for every category."""
+        kinds = len(self.levels)
+        return int(self.codes.max(initial=0)) < kinds and is_weight_table(self.levels, (kinds, kinds))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Look up the two categories of each edge."""
+        start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
+        place = np.repeat(start, edges.degrees.numpy())
+        codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
+        np.add(place, codes.numpy(), out=place)
+        return self.levels.reshape(-1).index_select(0, torch.from_numpy(place))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredWeights(PairWeights):
+    """The graph's own edge weights, as shares of their public bound, truncated to the grid.
+
+    One edge may change only its own weight, within the bound, and so only its own integer.
+    """
+
+    nodes: int
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return nothing: the weights are part of the edges."""
+        return ()
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes that the edges join."""
+        return self.nodes
+
+    @property
+    def is_valid(self) -> bool:
+        """Return True: any edge weights are clipped to the bound."""
+        return True
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Truncate each edge weight to the grid."""
+        if edges.weights is None:
+            raise ReleaseError("the graph has no edge weights; the release stays charged")
+        return (edges.weights * FULL).trunc_().clamp_(0, FULL)
+
+
+def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a table has this shape, and holds integers from 0 to FULL."""
+    whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
+    return tuple(levels.shape) == shape and bool(whole.all())
+
+
+def quantize_weights(values: Values, bound: float) -> Tensor:
+    """Return weights as integers: rounded to 2^-WEIGHT_BITS of their bound, which none may exceed."""
+    levels = np.rint(np.maximum(values, 0.0) / bound * FULL)
+    if not (levels <= FULL).all():
+        raise ConfigError(
+            f"an edge weight is larger than its bound {bound:g}; the bound must be the table's largest value"
+        )
+    return torch.from_numpy(levels.astype(np.float32))
+
+
+def quantize_rows(rows: Tensor) -> Tensor:
+    """Return rows times 2^11 as int16 integers, after scaling rows longer than one to norm one.
+
+    Zero columns pad the width for vector instructions.
+    """
+    if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
+        raise InputError("weight functions must return finite numbers, one row per node")
+    wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
+    at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
+    scratch = np.empty((min(len(rows), at_once), rows.shape[1]))
+    for first in range(0, len(rows), at_once):
+        exact = rows[first : first + at_once].detach().to(torch.float64).numpy()
+        grid, out = scratch[: len(exact)], wide[first : first + at_once, : rows.shape[1]]
+        norm = np.sqrt(np.einsum("nk,nk->n", exact, exact)) * (1 + 1e-6)
+        np.multiply(exact, (HALF / np.maximum(1.0, norm))[:, None], out=grid)
+        np.copyto(out, grid, casting="unsafe")  # toward zero
+    return torch.from_numpy(wide)
+
+
+@cache
+def _first_csr() -> None:
+    """Create a first sparse matrix, to suppress the warning that torch emits for it once per process.
+
+    This is not done around each block: warning filters are global to the process, and blocks may run in
+    threads.
+    """
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
+
+
+TANH_STEPS = 1 << 12  # steps in an argument of one: 16 bits cover arguments up to 8
+TANH_ONE = 1 << 11  # steps in a value of one, the maximum
+_SLOPE, _START = 8570, 8274  # 4 b and 2 a, in steps of a value
+_UNIT = 1 << 8  # table entries per unit of the logit; the table ends at 8
+_MAX_READOUT_WEIGHT = float(1 << 10)  # larger readout weights are clipped
+_READOUT = 1 << 16  # maximum sum of absolute readout weights: logits stay below 2^31
+_SHIFT = 17  # maximum shift from a logit to its table index, in bits
+_HALVES = (1 << 15) - 1  # the largest half of a hidden unit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkWeights(PairWeights):
+    """levels[(tanh(a_u + b_v) . w + c) >> shift] in integers.
+
+    Hidden units are rounded to 16 bits (``integer_tanh``) and table indices to the table's size; the
+    logit before the shift stays below 2^31.
+    """
+
+    source: Tensor  # (N, h), int16
+    target: Tensor
+    readout: Tensor  # (h), int16
+    offset: int
+    shift: int
+    levels: Tensor
+    _at_once: ClassVar[int] = 1 << 13
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the maps, the network's parts and the table."""
+        return self.source, self.target, self.readout, torch.tensor([self.offset, self.shift]), self.levels
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the maps fit each other and every logit fits 32 bits; table indices are clipped."""
+        shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
+        short = all(part.dtype == torch.int16 for part in (self.source, self.target, self.readout))
+        most = int(self.readout.to(torch.int64).abs().sum()) * TANH_ONE + abs(self.offset)
+        fits = most < 1 << 31 and 0 <= self.shift < 32
+        return shapes and short and fits and is_weight_table(self.levels, (CELLS,))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Evaluate the network for each edge."""
+        target = torch.from_numpy(np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy()))
+        places = torch.empty(len(target), dtype=torch.int32)
+        readout = self.readout.to(torch.float64)
+        for first in range(0, len(target), self._at_once):
+            some = slice(first, first + self._at_once)
+            hidden = self.source.index_select(0, edges.sources[some]).to(torch.int32)
+            hidden += self.target.index_select(0, target[some])
+            x = hidden.clamp_(-1 << 15, (1 << 15) - 1).add_(1 << 15)
+            units = self._tanh.index_select(0, x.reshape(-1)).reshape(x.shape)
+            # Integers below 2^53: float64 adds them exactly, in any order.
+            logits = (units @ readout).add_(self.offset).div_(1 << self.shift).floor_()
+            places[some] = logits.clamp_(0, CELLS - 1).to(torch.int32)
+        return self.levels.index_select(0, places)
+
+    @cached_property
+    def _tanh(self) -> Tensor:
+        return torch.from_numpy(integer_tanh()).to(torch.float64)
+
+
+@cache
+def integer_tanh() -> npt.NDArray[np.int16]:
+    """Return the hyperbolic tangent of every 16-bit argument, from -2^15 on: bit-identical on all platforms.
+
+    tanh x = s (a - b |s|), s = max(-1, min(1, x / 2)): two parabolas, to within 0.027, in steps of 2^-11.
+    """
+    least, largest = -(1 << 15), (1 << 15) - 1
+    s = np.clip(4 * np.arange(least, largest + 1), least, largest)
+    u = np.minimum(s, np.minimum(-s, largest))
+    slope = (_SLOPE * u >> 16) + _START
+    return (slope * s >> 16).astype(np.int16)
+
+
+def network(
+    source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
+) -> NetworkWeights:
+    """Return a two-layer network's parts as integers; ``values`` are weights indexed by the logit."""
+    weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
+    while True:
+        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # steps in a weight of one
+        whole = (weights * steps).round()
+        if whole.abs().sum() <= _READOUT and bool((whole.abs() < 1 << 15).all()):
+            break
+        shift -= 1
+    if shift < 0:
+        raise InputError(
+            f"The attention network with {len(readout)} hidden units has output weights that are too "
+            "large for integer arithmetic. Use fewer hidden units."
+        )
+    reach = float(weights.abs().sum()) * 1.01 + 9.0  # maximum absolute logit
+    exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
+    return NetworkWeights(
+        _halves(source),
+        _halves(target),
+        whole.to(torch.int16),
+        math.floor(exact * (1 << shift)),
+        shift,
+        quantize_weights(values, bound),
+    )
+
+
+def _halves(rows: Tensor) -> Tensor:
+    """Return halves of hidden units in steps of 16-bit arguments."""
+    exact = _finite(rows).numpy()
+    halves = np.empty(exact.shape, dtype=np.int16)
+    at_once = max(1, _ENTRIES // max(1, exact.shape[1]))
+    scratch = np.empty((min(len(exact), at_once), exact.shape[1]))
+    for first in range(0, len(exact), at_once):
+        some = exact[first : first + at_once]
+        grid = np.multiply(some, TANH_STEPS, out=scratch[: len(some)])
+        np.clip(np.rint(grid, out=grid), -_HALVES, _HALVES, out=grid)
+        np.copyto(halves[first : first + at_once], grid, casting="unsafe")
+    return torch.from_numpy(halves)
+
+
+def _finite(part: Tensor) -> Tensor:
+    """Return a part of the network in float64; reject NaN and infinite entries."""
+    exact = part.detach().to(torch.float64)
+    if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
+        raise InputError("The attention network has NaN or infinite parameters.")
+    return exact
+
+
+WORD = 16  # bits per word
+_MEMBERS = np.array([word.bit_count() for word in range(1 << WORD)], dtype=np.uint8)
+
+Counts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BitSets(PairWeights):
+    """The Jaccard index of two sets, |A & B| / |A | B|, stored as rows of bits; 0 if both are empty."""
+
+    bits: Tensor  # int16, (N, words)
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the bits."""
+        return (self.bits,)
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether the entries are bits: any bits are sets."""
+        return self.bits.ndim == 2 and self.bits.dtype == torch.int16
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Count the common members of each edge's ends."""
+        words, (source, target) = self._words, _ends(edges)
+        at_once = max(1, _ENTRIES // max(1, words.shape[1]))
+        weight = np.empty(len(source), dtype=np.float32)
+        for first in range(0, len(source), at_once):
+            u, v = (ends[first : first + at_once] for ends in (source, target))
+            common = _MEMBERS[words[u] & words[v]].sum(axis=1, dtype=np.int32)
+            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
+        return torch.from_numpy(weight)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """The number of members of each set."""
+        sizes: Counts = _MEMBERS[self._words].sum(axis=1, dtype=np.int32)
+        return sizes
+
+    @property
+    def _words(self) -> npt.NDArray[np.uint16]:
+        return self.bits.numpy().view(np.uint16)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ListSets(PairWeights):
+    """The Jaccard index of two sets, stored as lists: for small sets with many possible members."""
+
+    sets: sparse.csr_array
+    _at_once: ClassVar[int] = 1 << 14
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the sets."""
+        return torch.from_numpy(self.sets.indptr), torch.from_numpy(self.sets.indices)
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes that have weights."""
+        return self.sets.shape[0]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether each member occurs once."""
+        return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Count the common members of each edge's ends."""
+        source, target = _ends(edges)
+        weight = np.empty(len(source), dtype=np.float32)
+        for first in range(0, len(source), self._at_once):
+            u, v = (ends[first : first + self._at_once] for ends in (source, target))
+            common = self.sets[u].multiply(self.sets[v]).sum(axis=1)
+            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
+        return torch.from_numpy(weight)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """The number of members of each set."""
+        return np.diff(self.sets.indptr)
+
+
+def dense_sets(features: npt.NDArray[np.float32]) -> BitSets:
+    """Return the sets of the columns that are not zero in each row."""
+    count, width = features.shape
+    bits = np.zeros((count, 2 * _words(width)), dtype=np.uint8)
+    at_once = max(1, _ENTRIES // max(1, width))
+    scratch = np.empty((min(count, at_once), width), dtype=bool)
+    for first in range(0, count, at_once):
+        some = features[first : first + at_once]
+        members = np.not_equal(some, 0, out=scratch[: len(some)])
+        packed = np.packbits(members, axis=1, bitorder="little")
+        bits[first : first + at_once, : packed.shape[1]] = packed
+    return BitSets(torch.from_numpy(bits.view(np.int16)))
+
+
+def sparse_sets(sets: sparse.csr_array) -> BitSets:
+    """Return the sets of the columns that are stored in each row, each once."""
+    count, width = sets.shape
+    bits = np.zeros((count, _words(width)), dtype=np.uint16)
+    row = np.repeat(np.arange(count), np.diff(sets.indptr))
+    np.bitwise_or.at(
+        bits, (row, sets.indices // WORD), np.left_shift(1, sets.indices % WORD).astype(np.uint16)
+    )
+    return BitSets(torch.from_numpy(bits.view(np.int16)))
+
+
+def _words(width: int) -> int:
+    return max(1, -(-width // WORD))
+
+
+def _ends(edges: EdgeBlock) -> tuple[Counts, Counts]:
+    """Return each edge's source and target."""
+    target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
+    return edges.sources.numpy(), target
+
+
+def _index(common: Counts, together: Counts) -> Counts:
+    """Return the Jaccard indices as integers, rounded to the nearest, halves up."""
+    union = np.maximum(1, together - common)
+    index: Counts = (2 * FULL * common + union) // (2 * union)
+    return index
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
-from graphveil.core.queries.edge_counts import EdgeCountQuery
-from graphveil.core.queries.neighbor_counts import MAX_EPSILON, MIN_EPSILON, NeighborCountQuery
+from graphveil.core.queries.edge_counts import MAX_EPSILON, MIN_EPSILON, EdgeCountQuery, NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.core.queries.weights import Similarity
 from graphveil.core.query import GRID_BITS

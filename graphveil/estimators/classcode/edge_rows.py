@@ -21,12 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphveil.core.features import Features
-from graphveil.core.normalize import safe_unit
+from graphveil.core.features import Features, safe_unit
 from graphveil.core.plan import Query
-from graphveil.core.queries.codes import simplex_codes, soft_codes
-from graphveil.core.queries.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.edge_counts import NeighborCountData, NeighborCountQuery
 from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
 from graphveil.core.queries.weights import Similarity, weights_from
 from graphveil.core.release import Release
 from graphveil.data import Graph

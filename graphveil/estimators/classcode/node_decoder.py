@@ -45,7 +45,7 @@ def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> D
     the aggregates. EM starts from h_k = codes_k / 2, which assumes homophily, with a prior of 50 pseudo-nodes
     per class. The log-likelihood excludes the classes' shares.
 
-    >>> from graphveil.core.queries.codes import simplex_codes
+    >>> from graphveil.core.queries.out_edge_sums import simplex_codes
     >>> codes = simplex_codes(3)
     >>> decode(4 * codes, 0.1, codes).log_likelihoods.argmax(dim=1).tolist()
     [0, 1, 2]

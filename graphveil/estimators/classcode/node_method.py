@@ -27,9 +27,13 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.codes import simplex_codes
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, own_list_sums
+from graphveil.core.queries.out_edge_sums import (
+    OutEdgeCodeSumQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    own_list_sums,
+    simplex_codes,
+)
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release

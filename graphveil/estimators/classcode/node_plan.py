@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 
 from graphveil._util import checks
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery, replaced_change
-from graphveil.core.queries.out_edge_sums import LEVEL, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import LEVEL, OutEdgeCodeSumQuery, OutEdgeSumQuery, replaced_change
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.features import Features, Sparse, to_dense
-from graphveil.core.queries.record_histograms import FeatureHistogramQuery
+from graphveil.core.queries.record_counts import FeatureHistogramQuery
 from graphveil.core.unit import Unit
 from graphveil.data import Graph
 from graphveil.data.columns import columns_beyond

@@ -11,7 +11,7 @@ from graphveil._util import checks
 from graphveil._util.figures import format_upper_bound
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
-from graphveil.core.clipping.adam import Adam
+from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.events import Composed, Gaussian, PoissonGaussian, compose
 from graphveil.core.noise.steps import public_rate
 from graphveil.core.plan import ReleasePlan, hops

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.core.accounting.gaussian import require_delta
-from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.clipping.isolation import finite_rows
 from graphveil.core.exact_sums import neighbor_sums, weighted_neighbor_sums
 from graphveil.core.features import Features, to_dense
 from graphveil.core.features import rows as chosen_rows

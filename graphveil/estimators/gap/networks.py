@@ -8,9 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.core.clipping.module_copies import ModuleCopies
-from graphveil.core.clipping.null_records import finite_rows
-from graphveil.core.normalize import plain_unit, safe_unit, shrink_unit
+from graphveil.core.clipping.isolation import ModuleCopies, finite_rows
+from graphveil.core.features import plain_unit, safe_unit, shrink_unit
 from graphveil.core.view import map_records
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.code import Factory, build_module, factory_name

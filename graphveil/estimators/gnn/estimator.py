@@ -8,7 +8,7 @@ from torch import nn
 from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import MAX_ROOTS
-from graphveil.core.queries.tree_steps import Reach
+from graphveil.core.queries.training_steps import Reach
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ConfigError, UnitError

@@ -21,8 +21,7 @@ from graphveil.core.clipping.ego_graphs import (
     ego_graph_logits,
     random_full_trees,
 )
-from graphveil.core.clipping.module_copies import ModuleCopies
-from graphveil.core.clipping.null_records import synthetic_records
+from graphveil.core.clipping.isolation import ModuleCopies, synthetic_records
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
 from graphveil.data import Graph

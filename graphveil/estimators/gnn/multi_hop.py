@@ -15,7 +15,7 @@ from graphveil.core.guarantee import EdgeUse
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.bounded_lists import TreeRecords, tree_parents
-from graphveil.core.queries.tree_steps import MAX_SHIFT, Reach, TreeStepsQuery
+from graphveil.core.queries.training_steps import MAX_SHIFT, Reach, TreeStepsQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph

@@ -17,14 +17,13 @@ from torch import Tensor, nn
 
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.clipping.ego_graphs import ego_graph_logits
-from graphveil.core.clipping.null_records import finite_rows
+from graphveil.core.clipping.isolation import finite_rows
 from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.bounded_lists import NO_NODE, EgoGraphs, own_ego_graphs
-from graphveil.core.queries.codes import simplex_codes
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord

@@ -21,7 +21,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
-from graphveil.core.clipping.module_copies import ModuleCopies, reaches_compiled_code, state_of
+from graphveil.core.clipping.isolation import ModuleCopies, reaches_compiled_code, state_of
 from graphveil.errors import ConfigError
 
 MAX_CONSTANT_NUMBERS = 1024  # size of a tensor without training: a table of the graph's nodes would be longer

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil.core.clipping.clipped_sums import probe_labels
+from graphveil.core.clipping.clipped_sums import per_record_logits, probe_labels
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
-from graphveil.core.clipping.null_records import synthetic_records
-from graphveil.core.clipping.per_sample import per_record_logits
+from graphveil.core.clipping.isolation import synthetic_records
 from graphveil.core.features import Features, rows, to_dense
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan

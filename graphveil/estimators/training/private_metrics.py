@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from graphveil.core.features import rows
-from graphveil.core.queries.record_histograms import RecordHistogramData, RecordHistogramQuery
+from graphveil.core.queries.record_counts import RecordHistogramData, RecordHistogramQuery
 from graphveil.core.release import Release
 from graphveil.core.view import map_records
 from graphveil.data import Graph

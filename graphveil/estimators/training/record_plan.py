@@ -22,8 +22,8 @@ from graphveil.core.queries.record_counts import (
     AccuracyCountQuery,
     OutcomeCountData,
     OutcomeCountQuery,
+    RecordHistogramQuery,
 )
-from graphveil.core.queries.record_histograms import RecordHistogramQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, NodeUnit

@@ -22,7 +22,7 @@ from graphveil.core.edges.node_pairs import Domain, Integers
 from graphveil.core.events import ApproximateDP
 from graphveil.core.noise.node_pair_noise import TOTAL, EdgeRandomizedResponse, bernoulli_positions
 from graphveil.core.noise.random import PublicStreams, RowStream
-from graphveil.core.private_edges import PrivateEdges
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.graph_queries import (
     BoundedQuery,
     EdgeResponseData,
@@ -33,7 +33,6 @@ from graphveil.core.queries.graph_queries import (
     exact_node_pairs,
 )
 from graphveil.core.query import PreparedData, PublicInputs, QueryData
-from graphveil.core.sites import forms_private_sum
 from graphveil.core.unit import DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
 

@@ -13,8 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.clipping.clipped_sums import ClippedSum, clip_factors, targets_of
-from graphveil.core.clipping.ghost_modules import Activation
-from graphveil.core.clipping.records import tensors_of
+from graphveil.core.clipping.ghost_modules import Activation, tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features
 from graphveil.core.features import rows as rows_of

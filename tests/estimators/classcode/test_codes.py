@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphveil.core.queries.codes import simplex_codes, soft_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6, 10])

@@ -13,7 +13,7 @@ from torch import Tensor
 import graphveil as gv
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import ledger_of
-from graphveil.core.queries.out_edge_code_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode

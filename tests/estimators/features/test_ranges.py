@@ -10,7 +10,7 @@ from torch import Tensor
 
 import graphveil as gv
 from graphveil.core.accounting.accountant import total_mu
-from graphveil.core.queries.record_histograms import FeatureHistogramData, FeatureHistogramQuery
+from graphveil.core.queries.record_counts import FeatureHistogramData, FeatureHistogramQuery
 from graphveil.core.release import Release
 from graphveil.core.view import unwrapped
 from graphveil.estimators.base import Estimator

@@ -16,8 +16,7 @@ from graphveil.core.events import ByGroup, Gaussian, PoissonGaussian
 from graphveil.core.ledger import ledger_of
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.queries.bounded_lists import NO_NODE, own_ego_graphs
-from graphveil.core.queries.codes import simplex_codes
-from graphveil.core.queries.out_edge_code_sums import replaced_change
+from graphveil.core.queries.out_edge_sums import replaced_change, simplex_codes
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.gnn.module_training import choose_route

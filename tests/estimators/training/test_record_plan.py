@@ -11,8 +11,12 @@ from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import ByGroup, compose
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
-from graphveil.core.queries.record_counts import AccuracyCountQuery, OutcomeCountData, OutcomeCountQuery
-from graphveil.core.queries.record_histograms import RecordHistogramQuery
+from graphveil.core.queries.record_counts import (
+    AccuracyCountQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    RecordHistogramQuery,
+)
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data import Graph

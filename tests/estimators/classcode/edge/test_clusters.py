@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.core.queries.neighbor_counts import NeighborCountQuery
+from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.core.unit import UndirectedEdge
 from graphveil.data import RECIPES, Graph
 from graphveil.errors import ArtifactError

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import compose
 from graphveil.core.ledger import ledger_of
-from graphveil.core.queries.codes import simplex_codes, soft_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
 from graphveil.core.queries.weights import DotWeight, weights_from
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError

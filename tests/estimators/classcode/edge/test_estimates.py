@@ -7,7 +7,7 @@ from command import NODES, Files, Invoke, write
 from torch import Tensor
 
 from estimators.spectral.test_spectral import listed
-from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.estimators.classcode import ClassCode, edge_rows
 from graphveil.estimators.classcode.edge_method import BatchedHeads, PosteriorHead, fit_gate
 from graphveil.estimators.classcode.edge_rows import (

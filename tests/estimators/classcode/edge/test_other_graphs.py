@@ -12,8 +12,8 @@ from torch import Tensor
 from graphveil.core.events import compose
 from graphveil.core.ledger import ledger_of
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.queries.codes import simplex_codes
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.release import Release
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import GraphError, NotImplementedGuaranteeError

@@ -9,7 +9,7 @@ from contracts.steps import KEY, SilentRelease
 
 from graphveil.audit.zero_noise import ZeroNoiseSteps
 from graphveil.core.noise.steps import StepNoise
-from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node_decoder import DecodedRows
 from graphveil.estimators.classcode.node_method import (

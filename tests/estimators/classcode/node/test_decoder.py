@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.estimators.classcode import node_decoder
 from graphveil.estimators.classcode.node_decoder import decode
 

@@ -5,7 +5,7 @@ import torch
 from contracts.steps import SilentRelease
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.queries.codes import simplex_codes
+from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node_method import (
     Combiner,
