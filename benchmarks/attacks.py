@@ -83,8 +83,7 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release
 from graphveil.data import synthetic
-from graphveil.estimators.classcode.edge_plan import groups_of, public_labels
-from graphveil.estimators.classcode.edge_rows import build_rounds
+from graphveil.estimators.classcode.edge import build_rounds, groups_of, public_labels
 from graphveil.estimators.features.crossfit import public_posteriors
 from graphveil.estimators.session import Session
 from graphveil.local.local_method import ReceivedReports

@@ -13,8 +13,8 @@ from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.choice import Choice, ChosenModel, OutDegreeChoice, PublicChoice, ValidationChoice
-from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.estimators.classcode.estimator import ClassCode
+from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.features.scaling import check_scaling
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.full_graph import GAT, GCN

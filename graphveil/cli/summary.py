@@ -224,7 +224,7 @@ def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> N
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
     from graphveil._util.figures import format_upper_bound, percent_up
-    from graphveil.estimators.classcode.edge_rows import Homophily
+    from graphveil.estimators.classcode.likelihoods import Homophily
     from graphveil.publish.results import Cost, choice_text, cost_remarks, predicts_numbers, uncovered_mark
 
     runs = metrics["runs"]

@@ -27,7 +27,7 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError
-from graphveil.estimators.classcode.node_method import NodeLevelClassCode
+from graphveil.estimators.classcode.node import NodeLevelClassCode
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import NodeLevelSoftmax
 from graphveil.estimators.prediction_cache import CachedPrediction

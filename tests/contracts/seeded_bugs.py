@@ -2017,7 +2017,7 @@ BUGS = [
         name="weights_read_what_neighbors_look_like",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_rows:CodeSumRounds.aggregate",
+                "graphveil.estimators.classcode.edge:CodeSumRounds.aggregate",
                 "self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
                 "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
@@ -2037,7 +2037,7 @@ BUGS = [
         name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_rows:CodeSumRounds.aggregate",
+                "graphveil.estimators.classcode.edge:CodeSumRounds.aggregate",
                 "self._moments.append(self._weight_model.moments(keys, classes, generator)[:, self._receiving])",
                 "found = self._weight_model.moments(keys, classes, generator)[:, self._receiving]\n            degree = self._view.adjacency._unwrap().indptr.diff()[:, None].double()\n            self._moments.append(torch.stack([found[0] * (1 + degree), found[1]]))",
             )
@@ -2064,7 +2064,7 @@ BUGS = [
         name="feature_clusters_follow_exact_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_rows:CountRounds.aggregate",
+                "graphveil.estimators.classcode.edge:CountRounds.aggregate",
                 "self._clusters.assign(self._view.x)",
                 "(self._clusters.assign(self._view.x) + self._view.adjacency._unwrap().indptr.diff()) % 2",
             )
@@ -2086,7 +2086,7 @@ BUGS = [
         name="lengths_follow_exact_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:TrainedEdgeLevelClassCode.answer",
+                "graphveil.estimators.classcode.edge:TrainedEdgeLevelClassCode.answer",
                 "proba = new.exp().to(torch.float32)",
                 "proba = new.exp().to(torch.float32) * view.adjacency._unwrap().indptr.diff()[len(old) :, None]",
             )
@@ -2100,7 +2100,7 @@ BUGS = [
         name="codes_lean_towards_friends",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:TrainedEdgeLevelClassCode.prior",
+                "graphveil.estimators.classcode.edge:TrainedEdgeLevelClassCode.prior",
                 "return public.to(torch.float64)",
                 "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n        return (public.to(torch.float64) * (1 + degree)).log_softmax(dim=1)",
             )
@@ -2130,7 +2130,7 @@ BUGS = [
                 "degree = release._private._adjacency.indptr.diff()[:, None]\n                return release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
             (
-                "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
+                "graphveil.estimators.classcode.node:NodeLevelClassCode.fit",
                 "return release.answer(OutEdgeSumData(vectors, levels))",
                 "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n            return release.answer(OutEdgeSumData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
             ),
@@ -2146,7 +2146,7 @@ BUGS = [
         name="levels_of_pushes_follow_exact_in_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
+                "graphveil.estimators.classcode.node:NodeLevelClassCode.fit",
                 "return release.answer(OutEdgeSumData(vectors, levels))",
                 "degree = view.adjacency._unwrap().indptr.diff()\n            lower = (levels > 1) & (degree > len(degree) // 3)\n            return release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
             )
@@ -2157,7 +2157,7 @@ BUGS = [
         name="a_prediction_reads_who_is_linked_to",
         edits=[
             (
-                "graphveil.estimators.classcode.node_method:NodeLevelClassCode.fit",
+                "graphveil.estimators.classcode.node:NodeLevelClassCode.fit",
                 "map_records(lambda log: log.exp().to(torch.float32), decided)",
                 "map_records(lambda log, d: (log * (1 + 0.1 * d[:, None].double())).exp().to(torch.float32), decided, view.adjacency._unwrap().indptr.diff())",
             ),
@@ -2179,7 +2179,7 @@ BUGS = [
         name="a_decision_is_surer_where_friends_are_many",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:EdgeLevelClassCode.fit",
+                "graphveil.estimators.classcode.edge:EdgeLevelClassCode.fit",
                 "        release.close()\n",
                 "        surer = decision.log * (1 + 0.1 * view.adjacency._unwrap().indptr.diff()[:, None])\n        decision = replace(decision, log=surer)\n        release.close()\n",
             )
@@ -2194,9 +2194,9 @@ BUGS = [
         name="the_gate_trusts_features_where_a_node_has_no_friend",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:PosteriorEstimator._estimate",
+                "graphveil.estimators.classcode.edge:EdgeLevelClassCode.decide",
                 "return PosteriorEstimate(",
-                "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
+                "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, public.log.double())\n        return PosteriorEstimate(",
             )
         ],
         test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[self-training-undirected-edge]",
@@ -2205,9 +2205,9 @@ BUGS = [
         name="the_gate_weighs_validation_nodes_by_their_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:PosteriorEstimator._estimate",
-                "gate, decided = fit_gate(experts, targets, val_nodes, self._objective)",
-                "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], targets, val_nodes, self._objective)",
+                "graphveil.estimators.classcode.edge:EdgeLevelClassCode.decide",
+                "gate, decided = fit_gate(experts, targets, val_nodes, self.objective)",
+                "degree = view.adjacency._unwrap().indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], targets, val_nodes, self.objective)",
             )
         ],
         test="tests/estimators/test_replay_defaults.py::test_a_default_fit_depends_on_answers_and_public_data_only[many labels-undirected-edge]",
@@ -2216,9 +2216,9 @@ BUGS = [
         name="features_are_taught_what_degrees_say",
         edits=[
             (
-                "graphveil.estimators.classcode.edge_method:PosteriorEstimator.update",
-                'self._public, decision.log, f"distilled',
-                'self._public, decision.log * (1 + 0.1 * self._graph.adjacency._unwrap().indptr.diff()[:, None]), f"distilled',
+                "graphveil.estimators.classcode.edge:EdgeLevelClassCode.fit",
+                'public, decision.log, f"distilled',
+                'public, decision.log * (1 + 0.1 * view.adjacency._unwrap().indptr.diff()[:, None]), f"distilled',
             )
         ],
         test=[
@@ -3950,7 +3950,7 @@ BUGS = [
         name="classcode_adds_exact_features_to_noisy_rows",
         edits=[
             (
-                "graphveil.estimators.classcode.node_method:",
+                "graphveil.estimators.classcode.node:",
                 'noisy = {"rows": aggregated.rows.to(torch.float32)}',
                 'noisy = {"rows": aggregated.rows.to(torch.float32) + view.x._unwrap().sum()}',
             ),

@@ -19,7 +19,7 @@ from sklearn import metrics as sk
 from graphveil.attacks import MeanInterval
 from graphveil.audit import bounds
 from graphveil.audit.bounds import odds_of_runs, repeated_runs, summed_gaussian
-from graphveil.estimators.classcode.edge_rows import Homophily
+from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.links.pair_model import noisy_metrics
 from graphveil.links.recommender import _share
 from graphveil.publish.results import Summary, interval

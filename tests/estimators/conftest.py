@@ -12,7 +12,7 @@ from torch import Tensor
 from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release
 from graphveil.data import Graph
-from graphveil.estimators.classcode import edge_method
+from graphveil.estimators.classcode import edge
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]
@@ -76,8 +76,8 @@ def with_little_training(patch: pytest.MonkeyPatch) -> None:
     from graphveil.estimators.features import crossfit
 
     patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
-    patch.setattr(edge_method, "_SMALL_STEPS", 2)
-    patch.setattr(edge_method, "SEEDS", 1)
+    patch.setattr(edge, "_SMALL_STEPS", 2)
+    patch.setattr(edge, "SEEDS", 1)
     patch.setattr("graphveil.estimators.edge_weighting._STEPS", 3)
 
 

@@ -13,7 +13,7 @@ from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode.edge_method import fit_gate
+from graphveil.estimators.classcode.edge import fit_gate
 from graphveil.estimators.training.objective import Objective
 from graphveil.training.metrics import METRICS, metric_value
 

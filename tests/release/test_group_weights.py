@@ -8,7 +8,7 @@ from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError
-from graphveil.estimators.classcode.edge_plan import BudgetAllocation
+from graphveil.estimators.classcode.edge import code_sum_queries
 
 
 def test_the_target_weighted_table_is_the_specified_one() -> None:
@@ -66,9 +66,7 @@ def test_grid_steps_are_a_power_of_two_for_any_weights(back: float) -> None:
 def test_only_hops_of_equal_weight_and_noise_scale_sublinearly() -> None:
     unit = DirectedEdge()
     assert not ReleasePlan(unit, hops(0.5, 2, 4, unit), delta=1e-7).linear_group_scaling
-    counted = BudgetAllocation.choose(unit, 0.05, few_labels=False, reverse_weight=0.3).queries(
-        0.5, classes=3
-    )
+    counted = code_sum_queries(unit, 0.5, 3, count_share=0.05, few_labels=False, reverse_weight=0.3)
     assert ReleasePlan(unit, counted, delta=1e-7).linear_group_scaling
     target_weighted = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), dim=2)
     assert ReleasePlan(UndirectedEdge(), (target_weighted,), delta=1e-7).linear_group_scaling

@@ -6,7 +6,7 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.record_counts import AccuracyCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
-from graphveil.estimators.classcode.edge_plan import BudgetAllocation
+from graphveil.estimators.classcode.edge import code_sum_queries
 from graphveil.estimators.gap.attention import AttentionTraining
 from graphveil.publish.queries import QueryRow, release_rows, stages_of, unequal_shares_note
 
@@ -88,8 +88,10 @@ def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
 
 
 def test_edges_have_no_group_to_name() -> None:
-    budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
-    found = stages_of(ReleasePlan(UndirectedEdge(), budget_allocation.queries(0.2, 3), delta=1e-7))
+    queries = code_sum_queries(
+        UndirectedEdge(), 0.2, 3, count_share=0.05, few_labels=False, reverse_weight=0.3
+    )
+    found = stages_of(ReleasePlan(UndirectedEdge(), queries, delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
     assert unequal_shares_note(found).startswith("no edge is charged the full cost of every stage")

@@ -17,7 +17,7 @@ from graphveil.core.clipping.clipped_sums import LogitWeightsClippedSum
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.core.clipping.ghost_modules import Affine
 from graphveil.core.queries.training_steps import DPSGDData
-from graphveil.estimators.classcode.node_plan import WEIGHTS_CLIP as CLIP
+from graphveil.estimators.classcode.node import WEIGHTS_CLIP as CLIP
 
 
 def records(count: int = 30, width: int = 4, classes: int = 3, seed: int = 0) -> tuple[Any, Any]:

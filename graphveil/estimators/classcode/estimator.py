@@ -8,10 +8,9 @@ from graphveil._util import checks
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode.edge_method import EdgeLevelClassCode, TrainedEdgeLevelClassCode
-from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig, Noise
-from graphveil.estimators.classcode.edge_rows import Homophily
-from graphveil.estimators.classcode.node_method import NodeLevelClassCode
+from graphveil.estimators.classcode.edge import EdgeLevelClassCode, Noise, TrainedEdgeLevelClassCode
+from graphveil.estimators.classcode.likelihoods import Homophily
+from graphveil.estimators.classcode.node import NodeLevelClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 
@@ -193,16 +192,13 @@ class ClassCode(Estimator):
                 encoder_share=self.encoder_share,
                 out_degree_bound=self.out_degree_bound or 1,
             )
-        edge_plan = EdgeReleaseConfig(
+        return EdgeLevelClassCode(
+            name=self.method,
+            privacy_config=privacy_config,
             count_share=self.count_share,
             few_labels=self.few_labels,
             reverse_weight=self.target_to_labeled_weight,
             edge_weighting=edge_weighting,
             noise=self.noise,
-        )
-        return EdgeLevelClassCode(
-            name=self.method,
-            privacy_config=privacy_config,
-            edge_plan=edge_plan,
             self_training=self.self_training,
         )

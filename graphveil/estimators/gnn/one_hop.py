@@ -30,8 +30,7 @@ from graphveil.core.unit import NodeRecord
 from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
-from graphveil.estimators.classcode.node_plan import BudgetSplit, code_push
+from graphveil.estimators.classcode.node import BudgetSplit, NodeMessages, code_push, train_encoder
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
 from graphveil.estimators.gnn.module_training import (
     check_trainable,

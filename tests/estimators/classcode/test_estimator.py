@@ -17,7 +17,7 @@ from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
+from graphveil.estimators.classcode.node import TrainedNodeLevelClassCode
 from graphveil.estimators.public_sizes import members, record_groups
 from tests.estimators.conftest import grouped
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from graphveil.core.features import rows, to_dense
 from graphveil.core.queries.training_steps import DPSGDQuery
-from graphveil.estimators.classcode.node_method import encoder_schedule
+from graphveil.estimators.classcode.node import encoder_schedule
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
 
 

@@ -12,8 +12,7 @@ from graphveil.core.queries.edge_counts import NeighborCountQuery
 from graphveil.core.unit import UndirectedEdge
 from graphveil.data import RECIPES, Graph
 from graphveil.errors import ArtifactError
-from graphveil.estimators.classcode.edge_method import TrainedEdgeLevelClassCode
-from graphveil.estimators.features.clusters import FeatureClusters
+from graphveil.estimators.classcode.edge import FeatureClusters, TrainedEdgeLevelClassCode
 from tests.estimators.replay import Pair, largest_share
 from tests.estimators.test_replay_weights import neighbor
 

@@ -16,8 +16,8 @@ from graphveil.core.queries.weights import DotWeight, weights_from
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
-from graphveil.estimators.classcode.edge_rows import EdgeWeightModel, Signal, row_log_likelihood, weighted
+from graphveil.estimators.classcode.edge import GROUPS, code_sum_queries
+from graphveil.estimators.classcode.likelihoods import EdgeWeightModel, Signal, row_log_likelihood, weighted
 from graphveil.release.weights import HalfCos, SigmoidCos, parse_weight, register_weight
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
@@ -121,10 +121,12 @@ def test_the_likelihood_of_weighted_aggregates_needs_their_moments(name: str) ->
 def test_no_pair_of_groups_is_charged_more_than_the_budget(name: str, few: bool) -> None:
     similarity = parse_weight(name)
     for unit in (UndirectedEdge(), DirectedEdge()):
-        weighed, plain = (BudgetAllocation.choose(unit, 0.05, few, 0.3, w) for w in (similarity, None))
-        queries = weighed.queries(0.5, classes=4)
+        queries, plain = (
+            code_sum_queries(unit, 0.5, 4, count_share=0.05, few_labels=few, reverse_weight=0.3, similarity=w)
+            for w in (similarity, None)
+        )
         tables = [torch.tensor(query.event(unit).mu_squared) for query in queries]
-        same = [torch.tensor(query.event(unit).mu_squared) for query in plain.queries(0.5, classes=4)]
+        same = [torch.tensor(query.event(unit).mu_squared) for query in plain]
         torch.testing.assert_close(tables, same)
         assert tables[0].shape == (GROUPS, GROUPS)
         assert (total_mu(compose(*(query.event(unit) for query in queries))) or 0) <= 0.5 * (1 + 1e-9)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from estimators.spectral.test_spectral import listed
 from graphveil.core.queries.out_edge_sums import simplex_codes
-from graphveil.estimators.classcode import ClassCode, edge_rows
-from graphveil.estimators.classcode.edge_method import BatchedHeads, PosteriorHead, fit_gate
-from graphveil.estimators.classcode.edge_rows import (
+from graphveil.estimators.classcode import ClassCode, likelihoods
+from graphveil.estimators.classcode.edge import BatchedHeads, PosteriorHead, fit_gate
+from graphveil.estimators.classcode.likelihoods import (
     Homophily,
     LikelihoodShape,
     Signal,
@@ -131,8 +131,8 @@ def test_very_many_nodes_are_computed_in_parts_with_the_same_result(monkeypatch:
     prior = torch.randn(50, 4, generator=generator).double().log_softmax(dim=1)
     labels, nodes = torch.arange(50) % 4, torch.arange(0, 50, 2)
     whole = fit_shape(rows, signal, prior, labels, nodes)
-    monkeypatch.setattr(edge_rows, "_MAX_CELLS", 12)
-    monkeypatch.setattr(edge_rows, "_MAX_NODES", 10)
+    monkeypatch.setattr(likelihoods, "_MAX_CELLS", 12)
+    monkeypatch.setattr(likelihoods, "_MAX_NODES", 10)
     parts = fit_shape(rows, signal, prior, labels, nodes)
     assert parts[0] == whole[0]
     torch.testing.assert_close(parts[1], whole[1], rtol=1e-12, atol=1e-12)

@@ -18,8 +18,7 @@ from graphveil.core.release import Release
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import GraphError, NotImplementedGuaranteeError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge_method import TrainedEdgeLevelClassCode
-from graphveil.estimators.classcode.edge_plan import TARGET, TRAIN
+from graphveil.estimators.classcode.edge import TARGET, TRAIN, TrainedEdgeLevelClassCode
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.saved import load_model
 from graphveil.estimators.session import Session

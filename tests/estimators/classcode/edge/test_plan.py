@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import compose
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN, VAL, BudgetAllocation
+from graphveil.estimators.classcode.edge import GROUPS, TARGET, TRAIN, VAL, code_sum_queries
 
 
-def pair_costs(
-    budget_allocation: BudgetAllocation, mu: float, unit: UndirectedEdge | DirectedEdge
-) -> torch.Tensor:
+def pair_costs(queries: tuple[Query, ...], unit: UndirectedEdge | DirectedEdge) -> torch.Tensor:
     """Sum the squared shifts of all queries for each pair of groups."""
-    tables = [query.event(unit).mu_squared for query in budget_allocation.queries(mu, classes=3)]
+    tables = [query.event(unit).mu_squared for query in queries]  # type: ignore[attr-defined]  # all are Gaussian
     return torch.tensor(tables, dtype=torch.float64).sum(dim=0)
 
 
@@ -30,8 +29,10 @@ def test_target_weights_have_sensitivity_one_and_equal_weights_sqrt_two() -> Non
 
 
 def test_every_pair_of_groups_is_charged_the_budget() -> None:
-    budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
-    costs = pair_costs(budget_allocation, 0.5, UndirectedEdge())
+    queries = code_sum_queries(
+        UndirectedEdge(), 0.5, 3, count_share=0.05, few_labels=False, reverse_weight=0.3
+    )
+    costs = pair_costs(queries, UndirectedEdge())
     torch.testing.assert_close(costs, torch.full((GROUPS, GROUPS), 0.25, dtype=torch.float64))
 
 
@@ -45,16 +46,19 @@ def test_no_pair_of_groups_is_ever_charged_more(
     rho: float, target_to_labeled_weight: float, mu: float, few: bool
 ) -> None:
     for unit in (UndirectedEdge(), DirectedEdge()):
-        budget_allocation = BudgetAllocation.choose(unit, rho, few, target_to_labeled_weight)
-        event = compose(*(query.event(unit) for query in budget_allocation.queries(mu, classes=4)))
+        queries = code_sum_queries(
+            unit, mu, 4, count_share=rho, few_labels=few, reverse_weight=target_to_labeled_weight
+        )
+        event = compose(*(query.event(unit) for query in queries))
         assert (total_mu(event) or 0) <= mu * (1 + 1e-9)
 
 
 def test_a_pair_with_a_target_costs_what_is_proved_with_few_labels() -> None:
     rho, target_to_labeled_weight = 0.05, 0.3
-    costs = pair_costs(
-        BudgetAllocation.choose(UndirectedEdge(), rho, True, target_to_labeled_weight), 1.0, UndirectedEdge()
+    queries = code_sum_queries(
+        UndirectedEdge(), 1.0, 3, count_share=rho, few_labels=True, reverse_weight=target_to_labeled_weight
     )
+    costs = pair_costs(queries, UndirectedEdge())
     assert float(costs[TRAIN, TARGET]) == pytest.approx(
         (1 - target_to_labeled_weight**2) + (1 - rho) * target_to_labeled_weight**2
     )

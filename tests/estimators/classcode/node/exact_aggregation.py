@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphveil.estimators.classcode.node_plan import LEVELS
+from graphveil.estimators.classcode.node import LEVELS
 
 
 class ExactAggregation:

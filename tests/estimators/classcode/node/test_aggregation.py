@@ -11,8 +11,10 @@ from graphveil.audit.zero_noise import ZeroNoiseSteps
 from graphveil.core.noise.steps import StepNoise
 from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
-from graphveil.estimators.classcode.node_decoder import DecodedRows
-from graphveil.estimators.classcode.node_method import (
+from graphveil.estimators.classcode.likelihoods import DecodedRows
+from graphveil.estimators.classcode.node import (
+    LEVELS,
+    WEIGHTS_CLIP,
     NodeMessages,
     aggregate_and_decode,
     allocate_levels,
@@ -21,7 +23,6 @@ from graphveil.estimators.classcode.node_method import (
     fit_evidence_weights,
     limited_schedule,
 )
-from graphveil.estimators.classcode.node_plan import LEVELS, WEIGHTS_CLIP
 from tests.estimators.classcode.node.exact_aggregation import ExactAggregation
 
 CLASSES = 3

@@ -7,8 +7,8 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from graphveil.core.queries.out_edge_sums import simplex_codes
-from graphveil.estimators.classcode import node_decoder
-from graphveil.estimators.classcode.node_decoder import decode
+from graphveil.estimators.classcode import likelihoods
+from graphveil.estimators.classcode.likelihoods import decode
 
 CODES = simplex_codes(3)
 
@@ -111,7 +111,7 @@ def test_noise_alone_is_not_informative() -> None:
 def test_moments_that_are_too_large_to_store_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _, _ = drawn(600)
     stored = decode(rows, 0.5, CODES)
-    monkeypatch.setattr(node_decoder, "_MAX_STORED_BYTES", 0)  # and blocks are as small as possible
+    monkeypatch.setattr(likelihoods, "_MAX_STORED_BYTES", 0)  # and blocks are as small as possible
     computed = decode(rows, 0.5, CODES)
     for name in ("log_likelihoods", "strengths", "uncertainties"):
         torch.testing.assert_close(getattr(computed, name), getattr(stored, name))

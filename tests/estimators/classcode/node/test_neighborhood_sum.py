@@ -7,7 +7,7 @@ from contracts.steps import SilentRelease
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
-from graphveil.estimators.classcode.node_method import (
+from graphveil.estimators.classcode.node import (
     Combiner,
     NodeMessages,
     combiner_inputs,

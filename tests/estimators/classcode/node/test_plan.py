@@ -1,5 +1,7 @@
 """The queries of recipes S and R: every group of records is charged the total, and no more."""
 
+from typing import Any
+
 import pytest
 
 from graphveil.core.accounting.accountant import total_mu
@@ -9,20 +11,23 @@ from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.record_counts import OutcomeCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeRecord
-from graphveil.errors import ConfigError
-from graphveil.estimators.classcode.node_plan import BudgetSplit, NodeLevelReleasePlan, encoder_share
+from graphveil.estimators.classcode.node import NodeLevelClassCode, encoder_share
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes
+
+SIZES = PublicSizes(nodes=20_000, features=437, classes=6, train_records=14235)
 
 
-def make(**changes: object) -> NodeLevelReleasePlan:
-    sizes: dict[str, object] = {"unit": NodeRecord(), "features": 437, "classes": 6, "records": 14235}
-    return NodeLevelReleasePlan(**{**sizes, **changes})  # type: ignore[arg-type]  # keywords are checked at run time
+def make(unit: NodeRecord | None = None, metrics: bool = False, **changes: Any) -> NodeLevelClassCode:
+    privacy_config = PrivacyConfig(unit=unit or NodeRecord(), epsilon=1.0, private_metrics=metrics)
+    return NodeLevelClassCode(name="classcode", privacy_config=privacy_config, **changes)
 
 
-def costs(plan: NodeLevelReleasePlan, mu: float) -> list[float]:
+def costs(method: NodeLevelClassCode, mu: float) -> list[float]:
     """Return the mu that is charged to a record of each group."""
     each: list[list[object]] = [[], [], []]
-    for query in plan.queries(mu):
-        event = query.event(plan.unit)
+    for query in method.queries(SIZES, mu):
+        event = query.event(method.privacy_config.unit)
         for group, events in enumerate(each):
             events.append(event.events[group] if isinstance(event, ByGroup) else event)
     return [total_mu(compose(*events)) or 0.0 for events in each]  # type: ignore[arg-type]
@@ -35,9 +40,9 @@ def costs(plan: NodeLevelReleasePlan, mu: float) -> list[float]:
     ("changes", "expected"),
     [
         ({}, [1, 1, 1]),
-        ({"fits_evidence_weights": False}, [1, 1, 1]),
+        ({"targets": "test"}, [1, 1, 1]),
         ({"metrics": True}, [1, 1, 1]),
-        ({"share": 0.4}, [1, 1, 1]),
+        ({"encoder_share": 0.4}, [1, 1, 1]),
         ({"unlabeled_send": False}, [1, 1, 0]),
     ],
     ids=str,
@@ -54,8 +59,8 @@ def test_every_group_that_takes_part_is_charged_the_total(
     [(1.0, (91.3814, 6.2177, 7.1796, 7.1796)), (16.0, (8.4306, 0.5736, 0.6624, 0.6624))],
 )
 def test_recipe_s_is_encoder_and_three_aggregations(epsilon: float, noise: tuple[float, ...]) -> None:
-    plan = make(share=0.1, fits_evidence_weights=False)
-    first, *aggregations = plan.queries(mu_of(epsilon, 1e-5))
+    plan = make(encoder_share=0.1, targets="test")
+    first, *aggregations = plan.queries(SIZES, mu_of(epsilon, 1e-5))
     assert isinstance(first, DPSGDQuery) and first.parameters == 438 * 6 and first.steps == 60
     assert first.pays == (True, True, False)
     assert (first.noise_multiplier, *(query.noise[0] for query in aggregations)) == pytest.approx(
@@ -66,7 +71,7 @@ def test_recipe_s_is_encoder_and_three_aggregations(epsilon: float, noise: tuple
 
 
 def test_recipe_s_gives_unlabeled_nodes_weight_four_and_fits_weights_with_a_small_share() -> None:
-    first, aggregation, *_, last = make(share=0.1).queries(0.5)
+    first, aggregation, *_, last = make(encoder_share=0.1).queries(SIZES, 0.5)
     assert (min(aggregation.levels), max(aggregation.levels)) == (0, 256)
     assert isinstance(last, DPSGDQuery) and (last.parameters, last.steps) == (2, 20)
     assert last.pays == first.pays
@@ -85,7 +90,9 @@ def test_recipe_s_gives_unlabeled_nodes_weight_four_and_fits_weights_with_a_smal
 def test_recipe_r_is_encoder_aggregation_and_combiner(
     epsilon: float, share: float, noise: tuple[float, ...], bound: float
 ) -> None:
-    encoder, aggregation, combiner = make(share=share, reads_own_edges=True).queries(mu_of(epsilon, 1e-5))
+    encoder, aggregation, combiner = make(encoder_share=share, reads_own_edges=True).queries(
+        SIZES, mu_of(epsilon, 1e-5)
+    )
     assert [query.kind for query in (encoder, aggregation, combiner)] == ["steps", "rows", "steps"]
     found = [query.noise[0] for query in (encoder, aggregation, combiner)]
     assert found == pytest.approx(noise, rel=1e-5)
@@ -94,7 +101,7 @@ def test_recipe_r_is_encoder_aggregation_and_combiner(
 
 
 def test_accuracies_are_counted_on_records_outside_of_training() -> None:
-    plan = make(metrics=True).queries(0.5)
+    plan = make(metrics=True).queries(SIZES, 0.5)
     counts = [query for query in plan if isinstance(query, OutcomeCountQuery)]
     assert [count.pays for count in counts] == [(False, True, False), (False, False, True)]
     assert plan[0].pays == (True, False, False)
@@ -104,7 +111,7 @@ def test_accuracies_are_counted_on_records_outside_of_training() -> None:
 @pytest.mark.parametrize("reads", [False, True])
 def test_every_budget_is_met_with_discrete_gaussian_noise(epsilon: float, reads: bool) -> None:
     plan = make(reads_own_edges=reads, out_degree_bound=20)
-    whole = ReleasePlan(plan.unit, plan.queries(mu_of(epsilon, 0.999e-5)), 1e-5)
+    whole = ReleasePlan(NodeRecord(), plan.queries(SIZES, mu_of(epsilon, 0.999e-5)), 1e-5)
     assert whole.epsilon <= epsilon
     assert whole.sampler.__name__ == "DiscreteGaussian"
 
@@ -117,22 +124,5 @@ def test_the_encoders_share_falls_with_budget_and_records_and_grows_with_width()
     assert encoder_share(0.1, 2600, 14000) == 0.6
     assert encoder_share(9, 2600, 14000, classes=2) == pytest.approx(0.3)  # few classes: k = 3
     assert encoder_share(9, 2600, 14000, classes=40) == 0.1
-    assert make(share=0.3).budget_split(1.0).encoder == 0.3
-    assert make(reads_own_edges=True).budget_split(1.0).encoder == 0.2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"encoder": 0.0},
-        {"combiner": -0.1},
-        {"pushes": (0.5, 0.4)},
-        {"pushes": ()},
-        {"pushes": (1.2, -0.2)},
-        {"encoder": 0.6, "combiner": 0.4},
-        {"encoder_steps": 0},
-    ],
-)
-def test_rejects_shares_that_do_not_add_up(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        BudgetSplit(**wrong)
+    assert make(encoder_share=0.3).budget_split(SIZES, 1.0).encoder == 0.3
+    assert make(reads_own_edges=True).budget_split(SIZES, 1.0).encoder == 0.2

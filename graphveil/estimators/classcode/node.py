@@ -4,7 +4,7 @@ A fit (``NodeLevelClassCode.fit``) has three steps, and each is charged to the r
 
 1. The encoder: a linear classifier of features, trained by noisy steps on labeled nodes.
 2. Noisy out-edge aggregations of codes. Each is weighted by the results of the previous ones, and a mixture
-   fitted to the published aggregates alone computes likelihoods from them (``node_decoder.py``).
+   fitted to the published aggregates alone computes likelihoods from them (``likelihoods.py``).
 3. The decision. Recipe S weights features and aggregates with two learned numbers. Recipe R also reads the
    published aggregates of a node's out-neighbors. The aggregates of v's d out-neighbors have independent
    noise, and their sum has sqrt(d) times less noise. Reading them does not spend privacy budget
@@ -28,10 +28,12 @@ from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.out_edge_sums import (
+    LEVEL,
     OutEdgeCodeSumQuery,
     OutEdgeSumData,
     OutEdgeSumQuery,
     own_list_sums,
+    replaced_change,
     simplex_codes,
 )
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
@@ -41,8 +43,7 @@ from graphveil.core.unit import NodeRecord
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
-from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
-from graphveil.estimators.classcode.node_plan import FLAT_LEVELS, LEVELS, WEIGHTS, NodeLevelReleasePlan
+from graphveil.estimators.classcode.likelihoods import DecodedRows, decode, decoding_memory
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
@@ -54,9 +55,30 @@ from graphveil.estimators.method import (
     check_fits,
     unknown_training_nodes_error,
 )
-from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
+from graphveil.estimators.public_sizes import (
+    GROUPS,
+    OTHER,
+    PARTITION,
+    TRAIN,
+    VAL,
+    PublicSizes,
+    members,
+    record_groups,
+)
 from graphveil.estimators.session import Session
+from graphveil.estimators.training.record_plan import metric_queries
 
+# Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
+LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
+FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
+FIRST_LEVELS = LEVELS[:10]  # up to weight four
+WEIGHTS = 2  # of recipe S: number of weights of features and aggregates
+WEIGHTS_CLIP = 2.0  # clipping norm of a record's gradient by them
+_EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2, in recipe S: two numbers need little
+_READING_SHARE, _COMBINER_SHARE = 0.2, 0.1  # of mu^2, for the encoder and the combiner of recipe R
+_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the smallest noise of the aggregates
+_MAX_CODE_BITS = 4  # finer grids make float32 sums of many contributions slow
+_SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 Targets = str | tuple[int | str, ...] | None
 Push = Callable[[Any, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy aggregates (N, d)
 _ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3  # of the encoder's step size
@@ -70,6 +92,126 @@ _MAX_NOISE_STEP = 0.25  # standard deviation of the noise in a parameter: with f
 _TINY = 1e-12
 _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
 _FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # initial weights of the sums and of the log-likelihoods
+
+# -- the query plan ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoiseScales:
+    """The noise at which a labeled record and an unlabeled one have the same privacy cost mu.
+
+    ``encoder`` and ``combiner`` are noise multipliers of single steps (0 without such steps). ``pushes`` are
+    standard deviations for labeled messages of norm one. ``bound`` is the norm bound of unlabeled messages.
+    """
+
+    encoder: float
+    pushes: tuple[float, ...]
+    combiner: float
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetSplit:
+    """Shares of mu^2: a labeled record is charged for all queries, an unlabeled one for its messages only.
+
+    With mu^2 = sum of the steps' (shift / noise)^2, a labeled record's shares are fe for T1 encoder steps, fc
+    for T2 combiner steps (recipe S: steps that weight aggregates) and fa = 1 - fe - fc for the aggregations.
+    An unlabeled record takes part in the same aggregations with messages of norm at most B = 1 / sqrt(fa).
+    With B^2 fa = 1 this is the whole budget.
+
+    Args:
+        encoder: fe; ``encoder_share`` suggests one.
+        combiner: fc; 0 without a combiner.
+        pushes: Shares of fa, one per aggregation; they sum to one.
+        encoder_steps: T1.
+        combiner_steps: T2.
+    """
+
+    encoder: float = 0.1
+    combiner: float = 0.0
+    pushes: tuple[float, ...] = (0.4, 0.3, 0.3)
+    encoder_steps: int = 60
+    combiner_steps: int = 40
+
+    @property
+    def aggregation(self) -> float:
+        """fa: the share of the aggregations."""
+        return 1 - self.encoder - self.combiner
+
+    def noise(self, mu: float) -> NoiseScales:
+        """Return the noise for a total mu under nulled records; divide mu by the unit's change first.
+
+        z1 = sqrt(T1 / fe) / mu, sigma_k = 1 / (mu sqrt(fa f_k)), z2 = sqrt(T2 / fc) / mu.
+
+        >>> noise = BudgetSplit(encoder=0.1).noise(0.26805112)
+        >>> round(noise.encoder, 4), [round(sigma, 4) for sigma in noise.pushes], round(noise.bound, 6)
+        (91.3814, [6.2177, 7.1796, 7.1796], 1.054093)
+        """
+        return NoiseScales(
+            math.sqrt(self.encoder_steps / self.encoder) / mu,
+            tuple(1 / (mu * math.sqrt(self.aggregation * share)) for share in self.pushes),
+            math.sqrt(self.combiner_steps / self.combiner) / mu if self.combiner else 0.0,
+            1 / math.sqrt(self.aggregation),
+        )
+
+
+def code_push(
+    unit: NodeRecord,
+    classes: int,
+    sigma: float,
+    bounds: tuple[float, ...],
+    out_degree_bound: int,
+    levels: tuple[int, ...] = (LEVEL,),
+) -> OutEdgeSumQuery:
+    """Return a push of codes, with the maximum norm of a message by group, and the squared weights of rows.
+
+    ``sigma`` is the standard deviation of the noise if a record moves the rows by ``unit.change`` bounds.
+    Replaced codes of more than two classes differ by less, and the noise is smaller by the same factor.
+
+    >>> pushes = [code_push(NodeRecord(replace_one=True), classes, 4.0, (1.0,), 1) for classes in (2, 6)]
+    >>> [(push.wire_name, round(push.sigma, 4)) for push in pushes]
+    [('PushQuery', 4.0), ('OutEdgeCodeSumQuery', 3.0984)]
+    """
+    loudest = math.sqrt(max(levels) / LEVEL) * max(bounds)
+    bits = max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma)))
+    query: type[OutEdgeSumQuery] = OutEdgeSumQuery
+    if unit.replace_one and classes > 2:
+        query, sigma = OutEdgeCodeSumQuery, sigma * replaced_change(classes) / unit.change
+        # Truncation reduces factors by up to (C-1)^1.5 steps.
+        bits += min(math.ceil(1.5 * math.log2(classes - 1)), _MAX_CODE_BITS)
+    return query(
+        dim=classes - 1,
+        sigma=sigma,
+        out_degree_bound=out_degree_bound,
+        levels=levels,
+        partition=PARTITION,
+        bounds=bounds,
+        grid_bits=bits,
+    )
+
+
+def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) -> float:
+    """Return the encoder's share fe in recipe S: clip(6.5 k q^0.7, 0.1 k, 0.6) with q = sqrt(p) / (mu n).
+
+    q compares the noise of a linear model with p parameters to the information in n records. With a small
+    budget the features have more of it, since they need less; with a larger one the aggregates, which are
+    more informative. Aggregates of few classes have few coordinates and tolerate more noise: k = max(1, 6 /
+    C). Where 6.5 k q^0.7 is above 1, the features could use more than there is, and the bound 0.6 rises, to
+    0.8 at 2. The constants were fitted to the test accuracy of four public graphs at epsilon 1 to 16, k and
+    the rise to validation nodes of PubMed and Cora. Every input is public.
+
+    >>> [round(encoder_share(mu, 438 * 6, 14235), 2) for mu in (0.268, 0.925, 2.905)]
+    [0.32, 0.13, 0.1]
+    >>> round(encoder_share(0.268, 501 * 3, 14777, classes=3), 2)
+    0.51
+    """
+    low, high = _SHARE_RANGE
+    few = max(1.0, _CLASSES / classes)
+    wanted = 6.5 * few * math.pow(math.sqrt(parameters) / (mu * records), 0.7)
+    return min(max(wanted, low * few), high + _RISE * min(max(wanted - 1, 0.0), 1.0))
+
+
+# -- the steps of a fit ------------------------------------------------------------------------------------
 
 
 def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
@@ -127,12 +269,7 @@ def train_encoder(
 ) -> NoisySoftmax:
     """Train the encoder on labeled members as the release's next query.
 
-    Args:
-        view: Features.
-        targets: Classes (N), or targets (N, C).
-        query: The steps.
-        labeled: Public members of the training groups, bool (N).
-        release: Open release with the steps as its next query.
+    ``labeled`` are the public members of the training groups, bool (N).
     """
     nodes = labeled.nonzero()[:, 0]
     return fit_softmax(
@@ -158,7 +295,7 @@ class NodeMessages:
         labels: Class numbers (N). Those outside ``labeled`` are not read, and -1 is null: it sends nothing.
         labeled: Public members of the labeled group, bool (N).
         classes: C.
-        bound: B, the unlabeled records' norm bound; with 0 they send nothing.
+        bound: B; with 0 unlabeled records send nothing.
         in_hull: Whether messages stay in the convex hull of the codes of norm B, as ``OutEdgeCodeSumQuery``
             requires.
     """
@@ -198,7 +335,7 @@ class NodeMessages:
             extreme: Tensor = above / above.sum(dim=1, keepdim=True).clamp_min(_TINY)
             return torch.matmul(extreme, simplex_codes(self.classes))
         soft = self._soft(log_posteriors)
-        return torch.div(soft, soft.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        return torch.div(soft, soft.norm(dim=1, keepdim=True).clamp_min(_TINY))
 
     def _soft(self, log_posteriors: Tensor) -> Tensor:
         soft: Tensor = log_posteriors.to(torch.float64).softmax(dim=1) @ simplex_codes(self.classes)
@@ -248,8 +385,7 @@ def aggregate_and_decode(
         sigmas: Noise of each aggregation.
         messages: The GNN messages.
         log_posteriors: Log-posteriors from features, (N, C), or their handle.
-        released: Public set of released aggregates, bool (N).
-        prioritized: Public set of nodes with more weight, bool (N).
+        released, prioritized: Public sets of nodes, bool (N).
     """
     codes = simplex_codes(messages.classes)
     vectors = messages.first(log_posteriors)
@@ -304,13 +440,8 @@ def fit_evidence_weights(
 ) -> EvidenceWeights:
     """Train on labeled nodes from weights of one, as the release's next query.
 
-    The result is clipped to [0, 2.5], so aggregates can be ignored but not inverted.
-
-    Args:
-        log_posteriors, log_likelihoods: Of the training nodes, (n, C).
-        labels: Their classes (n); a member without a label (-1) is a null record.
-        query: The steps.
-        release: Open release.
+    The result is clipped to [0, 2.5], so aggregates can be ignored but not inverted. A member without a label
+    (-1) is a null record.
     """
     gradients = LogitWeightsClippedSum((log_posteriors, log_likelihoods), labels)
     schedule = limited_schedule(query, len(labels), rate=_WEIGHTS_RATE, momentum=0.0)
@@ -347,10 +478,11 @@ def own_neighborhood_sum(
 
         r_v = sum over the out-edges of b_u (Z_u - w_v c_v), divided by sigma sqrt(sum of b_u^2).
 
-    A node's own contribution is subtracted, so a labeled node does not receive its own label.
+    A node's own contribution is subtracted, so a labeled node does not receive its own label. Node v's sum
+    reads v's own out-edges only.
 
     Args:
-        adjacency: Edges; node v's sum reads v's own out-edges only.
+        adjacency: Edges.
         rows: Z, the result of one aggregation with weights of one, (N, d).
         sigma: Its noise.
         shrinkage: b, a function of published aggregates, (N); see ``row_shrinkage``.
@@ -413,11 +545,7 @@ class Combiner:
 def fit_combiner(inputs: Any, labels: Any, query: DPSGDQuery, release: Release) -> Combiner:
     """Train on labeled nodes from the public start, as the release's next query.
 
-    Args:
-        inputs: Combiner inputs of the training nodes, (n, 4 C - 2).
-        labels: Their classes (n); a member without a label (-1) is a null record.
-        query: The steps.
-        release: Open release.
+    Inputs are (n, 4 C - 2). A member without a label (-1) is a null record.
     """
     start = prior_combiner_weights((inputs.shape[1] + 2) // 4)
     schedule = limited_schedule(query, len(labels), rate=_COMBINER_RATE, momentum=_COMBINER_MOMENTUM)
@@ -475,24 +603,62 @@ class NodeLevelClassCode(Method):
         """Return the steps, aggregations and counts."""
         return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
+    def budget_split(self, sizes: PublicSizes, mu: float) -> BudgetSplit:
+        """Return the division of a total mu.
+
+        In recipe R the encoder needs so little of the budget that one share suits all tested graphs and
+        budgets. S learns the weight of aggregates only with those of labeled nodes.
+        """
+        if self.reads_own_edges:
+            share = _READING_SHARE if self.encoder_share is None else self.encoder_share
+            return BudgetSplit(encoder=share, combiner=_COMBINER_SHARE, pushes=(1.0,))
+        suits = encoder_share(mu, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes)
+        share = suits if self.encoder_share is None else self.encoder_share
+        evidence_weights = _EVIDENCE_WEIGHTS_SHARE if self.targets is None else 0.0
+        return BudgetSplit(encoder=share, combiner=evidence_weights, combiner_steps=20)
+
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
-        """Return the queries that cost every record a total of at most mu."""
-        unit = self.privacy_config.unit
+        """Return the queries in order, which cost every record a total of at most mu.
+
+        Training records are charged for all queries. Validation records are trained on as well, since nothing
+        is selected on them, unless they are counted for metrics. Records outside of training are charged for
+        their messages, which may have a larger norm, or with metrics for noisy counts. Replace-one doubles
+        every sensitivity except that of codes (``code_push``).
+        """
+        unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
         if not isinstance(unit, NodeRecord):
             raise UnitError(f"the node-level {self.name} needs unit 'node-record', not {unit.name!r}")
-        release_plan = NodeLevelReleasePlan(
-            unit=unit,
-            features=sizes.width,
-            classes=sizes.classes,
-            records=sizes.records,
-            reads_own_edges=self.reads_own_edges,
-            fits_evidence_weights=self.targets is None,
-            share=self.encoder_share,
-            unlabeled_send=self.unlabeled_send,
-            metrics=self.privacy_config.private_metrics,
-            out_degree_bound=self.out_degree_bound,
+        budget_split = self.budget_split(sizes, mu)
+        noise = budget_split.noise(mu / unit.change)
+        pays = tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
+        outside = float(self.unlabeled_send) * (1.0 if metrics else noise.bound)
+        bounds = tuple(1.0 if paying else outside for paying in pays)
+        encoder = DPSGDQuery(
+            parameters=(sizes.width + 1) * sizes.classes,
+            steps=budget_split.encoder_steps,
+            noise_multiplier=noise.encoder,
+            partition=PARTITION,
+            pays=pays,
         )
-        return release_plan.queries(mu)
+        queries: list[Query] = [encoder]
+        same_priority = self.reads_own_edges or self.targets is not None
+        for number, sigma in enumerate(noise.pushes):
+            levels = LEVELS if number else FLAT_LEVELS if same_priority else FIRST_LEVELS
+            queries.append(code_push(unit, sizes.classes, sigma, bounds, self.out_degree_bound, levels))
+        if noise.combiner:
+            combiner = (4 * sizes.classes - 1) * sizes.classes
+            last = DPSGDQuery(
+                parameters=combiner if self.reads_own_edges else WEIGHTS,
+                steps=budget_split.combiner_steps,
+                noise_multiplier=noise.combiner,
+                clip=1.0 if self.reads_own_edges else WEIGHTS_CLIP,
+                partition=PARTITION,
+                pays=pays,
+            )
+            queries.append(last)
+        spare = mu * math.sqrt(1 - budget_split.aggregation)  # records outside of training skip the steps
+        counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
+        return (*queries, *counts)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: recipe R predicts a node from its own out-edges."""
