@@ -54,20 +54,19 @@ from graphveil.estimators.inference import (
     graph_requests,
 )
 from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
-from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import PublicSizes, members
-from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
-from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
-from graphveil.estimators.training.nonprivate import training_sample_description
-from graphveil.estimators.training.objective import (
+from graphveil.estimators.objective import (
     DEFAULT_OBJECTIVE,
     ClassWeight,
     Objective,
     check_objective,
     check_positive,
+    training_sample_description,
 )
-from graphveil.estimators.training.private_metrics import PrivateMetrics
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes, members
+from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
+from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead
@@ -76,6 +75,7 @@ from graphveil.training.metrics import (
     NUMBER_METRICS,
     Evaluation,
     Metric,
+    PrivateMetrics,
     check_evaluation,
     class_places,
     evaluate,

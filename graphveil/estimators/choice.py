@@ -30,10 +30,10 @@ from graphveil.errors import ArtifactError
 from graphveil.estimators.classcode.node import NodeLevelClassCode
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import NodeLevelSoftmax
+from graphveil.estimators.objective import Score
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.objective import Score
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2

@@ -18,12 +18,12 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.nn.message_passing import (
     HEADS,

@@ -26,6 +26,7 @@ from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, NotImplementedGuaranteeError, PrivacyError
 from graphveil.estimators.features.scaling import FeatureScaling, magnitude_cells, noisy_range
+from graphveil.estimators.objective import DEFAULT_OBJECTIVE, MAX_TRAINING_NODES, Objective
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
@@ -37,14 +38,12 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.nonprivate import MAX_TRAINING_NODES
-from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective
-from graphveil.estimators.training.private_metrics import PrivateMetrics
 from graphveil.estimators.training.record_plan import release_metrics
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_rows
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
+from graphveil.training.metrics import PrivateMetrics
 
 State = dict[str, Tensor]
 

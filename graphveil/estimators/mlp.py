@@ -27,10 +27,11 @@ from graphveil.data import Graph
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
+from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
 from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
-from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits, networks_state
+from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits
+from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import (
     PARTITION,
@@ -42,7 +43,6 @@ from graphveil.estimators.public_sizes import (
 )
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
-from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import (
     RecordPlan,
     fit_node_level,
@@ -227,8 +227,9 @@ class TunedMLP(Method):
         """Choose and train the networks on training and validation labels."""
         with session.stage("classifier"):
             public = public_posteriors(view, session, self.objective)
-        trained = TrainedFoldEnsemble(public.networks, public.candidate.unit_rows)
-        return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
+        return FitResult(
+            trained=TrainedFoldEnsemble(public.ensemble), proba=public.log.exp().to(torch.float32)
+        )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFoldEnsemble":
         """Return the networks with these parameters.
@@ -236,30 +237,24 @@ class TunedMLP(Method):
         Raises:
             ArtifactError: If they do not have this number of features and classes.
         """
-        networks = restore_networks(state, _FEATURES)
-        check_fits(fits(networks, sizes.width, sizes.classes), sizes)
-        return TrainedFoldEnsemble(networks, bool(state[_UNIT_ROWS]))
+        ensemble = FoldEnsemble.restore(state, _FEATURES, bool(state[_UNIT_ROWS]))
+        check_fits(ensemble.fits(sizes.width, sizes.classes), sizes)
+        return TrainedFoldEnsemble(ensemble)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedFoldEnsemble(FeatureModel):
-    """One network per fold. Together they predict nodes of other graphs from features.
+    """One network per fold. Together they predict nodes of other graphs from features."""
 
-    Args:
-        networks: The feature networks.
-        unit_rows: Whether their inputs are L2-normalized.
-    """
-
-    networks: tuple[FeedForward, ...]
-    unit_rows: bool
+    ensemble: FoldEnsemble
 
     def proba(self, view: Graph) -> Tensor:
         """Return probabilities (N, C): the geometric mean of the networks, without votes of similar nodes."""
-        return mean_posterior(self.networks, view.x, unit=self.unit_rows).exp().to(torch.float32)
+        return self.ensemble.log_posteriors(view.x).exp().to(torch.float32)
 
     def state(self) -> State:
         """Return the parameters."""
-        return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
+        return {**self.ensemble.state(_FEATURES), _UNIT_ROWS: torch.tensor(self.ensemble.unit_rows)}
 
 
 def regression_candidates(privacy_config: PrivacyConfig) -> tuple[MLPArchitecture, ...]:

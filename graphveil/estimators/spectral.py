@@ -32,15 +32,14 @@ from graphveil.core.unit import NoUnit, UndirectedEdge, Unit
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
+from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
 from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel, check_fits, networks_state
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel, check_fits
+from graphveil.estimators.objective import DEFAULT_OBJECTIVE, WORST, Objective
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
-from graphveil.nn.layers import FeedForward
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of
 from graphveil.privacy import Guarantee
@@ -296,9 +295,7 @@ class SpectralMethod(Method):
         known = nodes_of(view.labeled_in("train", "val"))
         with session.stage("classifier"):
             rule, log = best_rule(public.log, rows, known, view.y[known], self.objective)
-        trained = TrainedSpectral(
-            self.list_source, rule, view.num_classes, public.networks, public.candidate.unit_rows
-        )
+        trained = TrainedSpectral(self.list_source, rule, view.num_classes, public.ensemble)
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
@@ -307,10 +304,11 @@ class SpectralMethod(Method):
         Raises:
             ArtifactError: If they do not have this number of features and classes, or the rule is unknown.
         """
-        networks, numbers = restore_networks(state, _FEATURES), state[_RULE].tolist()
-        rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
-        check_fits(fits(networks, sizes.width, sizes.classes) and rule.known, sizes)
-        return TrainedSpectral(self.list_source, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
+        ensemble = FoldEnsemble.restore(state, _FEATURES, bool(state[_UNIT_ROWS]))
+        halvings, doublings, *shares = state[_RULE].tolist()
+        rule = VotingRule(int(halvings), int(doublings), *shares)
+        check_fits(ensemble.fits(sizes.width, sizes.classes) and rule.known, sizes)
+        return TrainedSpectral(self.list_source, rule, sizes.classes, ensemble)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,20 +316,12 @@ class TrainedSpectral(TrainedModel):
     """The result of a fit: feature networks and the voting rule.
 
     Voters are nodes of the predicted graph, so another graph needs its own public labels.
-
-    Args:
-        list_source: Source of neighbor lists.
-        rule: Rule that combines votes and features.
-        classes: C.
-        networks: The feature networks.
-        unit_rows: Whether their inputs are L2-normalized.
     """
 
     list_source: NeighborListSource
     rule: VotingRule
     classes: int
-    networks: tuple[FeedForward, ...]
-    unit_rows: bool
+    ensemble: FoldEnsemble
 
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
         """Reject a graph without public labels.
@@ -359,14 +349,14 @@ class TrainedSpectral(TrainedModel):
         released_state, rows = self.list_source.rows(view, session)
         known = nodes_of(view.labeled_in("train", "val"))
         votes = self.rule.votes(rows, known, view.y[known], self.classes)
-        log = self.rule.decided(mean_posterior(self.networks, view.x, unit=self.unit_rows), votes)
+        log = self.rule.decided(self.ensemble.log_posteriors(view.x), votes)
         return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
 
     def state(self) -> State:
         """Return the parameters and the rule."""
         return {
-            **networks_state(_FEATURES, self.networks),
-            _UNIT_ROWS: torch.tensor(self.unit_rows),
+            **self.ensemble.state(_FEATURES),
+            _UNIT_ROWS: torch.tensor(self.ensemble.unit_rows),
             _RULE: torch.tensor(astuple(self.rule), dtype=torch.float64),
         }
 

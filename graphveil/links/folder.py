@@ -16,12 +16,12 @@ from torch import Tensor
 from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
 from graphveil.core.plan import ReleasePlan
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.training.private_metrics import Interval
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import PairCard, pair_card
 from graphveil.publish.queries import release_rows
 from graphveil.publish.release_folder import HUB_PAGE, PRIVACY, WEIGHTS, read_privacy_file, write_guarantee
 from graphveil.publish.results import LINK_METRIC_NAMES, LINKS, RECOMMENDER
+from graphveil.training.metrics import Interval
 
 Model = TypeVar("Model")
 

@@ -46,7 +46,6 @@ from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.requirements import as_graph, check_encoding, check_magnitudes, check_unit
 from graphveil.estimators.session import OnProgress, Session, no_progress
-from graphveil.estimators.training.private_metrics import Interval
 from graphveil.links.folder import LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.links.node_vectors import node_vectors
 from graphveil.links.pair_model import (
@@ -67,7 +66,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.cards import PairCard
 from graphveil.publish.queries import release_rows
 from graphveil.publish.results import LINKS
-from graphveil.training.metrics import metric_value
+from graphveil.training.metrics import Interval, metric_value
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]

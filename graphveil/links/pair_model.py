@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphveil.core.queries.pair_sums import TABLE_BITS, PairTerms
-from graphveil.estimators.training.private_metrics import Interval
+from graphveil.training.metrics import Interval
 
 Floats = npt.NDArray[np.float64]
 Metric = Callable[[Floats, Floats, float], Floats]

@@ -48,12 +48,12 @@ from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.method import FitPreview
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.private_metrics import Interval
 from graphveil.links.folder import LinkRecord, card_metrics, read_link_folder, write_link_folder
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import PairCard
 from graphveil.publish.queries import release_rows
 from graphveil.publish.results import RECOMMENDER
+from graphveil.training.metrics import Interval
 
 _POPULARITY, _METRICS = 0.1, 0.05  # shares of mu^2; the products have the rest
 _ABOVE_NOISE = 3.0  # standard deviations of the noise that the popularity of a modeled item exceeds

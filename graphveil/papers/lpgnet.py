@@ -22,12 +22,12 @@ from graphveil.errors import ArtifactError, ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
+from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PARTITION, PublicSizes
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 
 MAX_STACKS = 8  # more stacks divide the budget into shares that leave only noise

@@ -19,7 +19,6 @@ from graphveil.data.interactions import RATING_NAMES, known_ids
 from graphveil.data.tables.edges import References
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import FitPreview
-from graphveil.estimators.training.private_metrics import Interval
 from graphveil.ledger.accounts import RunAccount
 from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
 from graphveil.links.link_predictor import LinkPredictor
@@ -34,6 +33,7 @@ from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.preview import auto_delta_source, combined_guarantee
 from graphveil.runs.run_folder import RunFolder, check_data, forget_data, read_json
 from graphveil.runs.source import Source
+from graphveil.training.metrics import Interval
 
 _NO_LABELS = ("0", "1")
 _RATED = ("rating", "min_rating")

@@ -703,7 +703,7 @@ BUGS = [
         name="released_metrics_follow_from_exact_cells",
         edits=[
             (
-                "graphveil.estimators.training.private_metrics:release_histogram",
+                "graphveil.estimators.training.record_plan:release_histogram",
                 "return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
                 "return torch.bincount(cells[cells >= 0], minlength=query.cells).double().reshape(classes, -1) + 0 * release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
             )
@@ -3089,7 +3089,7 @@ BUGS = [
         name="a_sample_is_the_first_rows_of_the_table",
         edits=[
             (
-                "graphveil.estimators.training.nonprivate:_hashes",
+                "graphveil.estimators.objective:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'return np.arange(len(ids)).astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -3100,7 +3100,7 @@ BUGS = [
         name="a_sample_follows_how_many_others_there_are",
         edits=[
             (
-                "graphveil.estimators.training.nonprivate:_hashes",
+                "graphveil.estimators.objective:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'places = np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]\n    return places.astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
@@ -4007,7 +4007,7 @@ BUGS = [
         name="methods_on_edges_train_on_all_labels",
         edits=[
             (
-                "graphveil.estimators.training.nonprivate:",
+                "graphveil.estimators.objective:",
                 "nodes_of(view.labeled_in(part))\n        if every\n        else sample_training_nodes(view, nodes_of(view.labeled_in(part)))",
                 "torch.arange(view.num_nodes)",
             )

@@ -130,7 +130,7 @@ def check(found: Mapping[str, float], count: int, tolerance: float = 0.0) -> Non
 
 @pytest.mark.parametrize("name", INTERVALS)
 def test_an_interval_covers_the_exact_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.estimators.training.private_metrics._DRAWS", 400)
+    monkeypatch.setattr("graphveil.training.metrics._DRAWS", 400)
     monkeypatch.setattr("graphveil.links.pair_model._DRAWS", 400)
     draw, count = INTERVALS[name]
     check(coverage(draw, count), count, tolerance=0.01)

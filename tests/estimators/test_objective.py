@@ -14,7 +14,7 @@ from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode.edge import fit_gate
-from graphveil.estimators.training.objective import Objective
+from graphveil.estimators.objective import Objective
 from graphveil.training.metrics import METRICS, metric_value
 
 EDGE: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0}
@@ -76,7 +76,7 @@ def test_methods_of_public_labels_select_by_the_metric(graph: Graph, model: Esti
         return metric_value(metric, labels, proba, positive)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("graphveil.training.loop", "graphveil.estimators.training.objective"):
+        for module in ("graphveil.training", "graphveil.estimators.objective"):
             patch.setattr(f"{module}.metric_value", recorded)
         model.set_params(metric="average_precision").fit(graph)
     assert set(seen) == {"average_precision"}

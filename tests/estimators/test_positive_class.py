@@ -14,8 +14,7 @@ from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.training.private_metrics import cells_of, histogram_cells, private_metrics
-from graphveil.training.metrics import metric_value
+from graphveil.training.metrics import cells_of, histogram_cells, metric_value, private_metrics
 
 
 def graph_of(names: tuple[str, str], rare: int, nodes: int = 400) -> Graph:
@@ -75,7 +74,7 @@ def test_models_are_selected_by_the_positive_class(
         )
         return values[-1][0]
 
-    for module in ("graphveil.training.loop", "graphveil.estimators.training.objective"):
+    for module in ("graphveil.training", "graphveil.estimators.objective"):
         monkeypatch.setattr(f"{module}.metric_value", recorded)
     keywords: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5} if method is gv.AutoClassifier else {}
     method(unit="undirected-edge", seed=0, metric="average_precision", positive=positive, **keywords).fit(

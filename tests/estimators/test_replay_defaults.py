@@ -13,7 +13,7 @@ import torch
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.data import Graph
 from graphveil.estimators import classcode
-from graphveil.estimators.classcode import edge_method
+from graphveil.estimators.classcode import edge
 from tests.estimators.conftest import with_little_training
 from tests.estimators.replay import Pair, largest_share
 from tests.estimators.test_replay_weights import NODES, drawn, neighbor
@@ -60,7 +60,7 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
     """Fit with every default, and again for each toggled pair with the first fit's answers."""
     with pytest.MonkeyPatch.context() as patch:
         with_little_training(patch)
-        patch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+        patch.setattr(edge, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
         graph = with_uninformative_features(sparse(unit, size))
         noise = "gaussian" if size == "instead of summing codes" else "auto"
         epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
@@ -80,15 +80,15 @@ def test_a_default_fit_depends_on_answers_and_public_data_only(size: str, unit: 
 
 @pytest.mark.parametrize("size", SWITCH)
 def test_self_training_depends_on_the_number_of_labels(size: str, monkeypatch: Patch) -> None:
-    trained, shipped = list[str](), edge_method.distilled_posteriors
+    trained, shipped = list[str](), edge.distilled_posteriors
 
     def noted(*args: Any) -> Any:
         trained.append(args[-1])
         return shipped(*args)
 
-    monkeypatch.setattr(edge_method, "distilled_posteriors", noted)
+    monkeypatch.setattr(edge, "distilled_posteriors", noted)
     with_little_training(monkeypatch)
-    monkeypatch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+    monkeypatch.setattr(edge, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
     rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
     assert len(trained) == rounds

@@ -5,8 +5,7 @@ import math
 import torch
 from scipy import sparse
 
-from graphveil.nn.batched import BatchedFeedForward, dropout_factors
-from graphveil.nn.layers import SparseRows
+from graphveil.nn.layers import BatchedFeedForward, SparseRows, dropout_factors
 
 
 def three(**given: float) -> BatchedFeedForward:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError
 from graphveil.nn.layers import FeedForward
-from graphveil.training import EpochRecord, TrainingSchedule, train
-from graphveil.training.loop import _batches, _rate
+from graphveil.training import EpochRecord, TrainingSchedule, _batches, _rate, train
 
 X = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] + 0.5 * X[:, 1] > 0).long()

@@ -68,10 +68,8 @@ from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.features.crossfit import (
     CrossFit,
     CrossFitPosteriors,
-    fits,
-    mean_posterior,
+    FoldEnsemble,
     public_posteriors,
-    restore_networks,
 )
 from graphveil.estimators.method import (
     FitResult,
@@ -82,13 +80,11 @@ from graphveil.estimators.method import (
     networks_state,
     part_of,
 )
+from graphveil.estimators.objective import DEFAULT_OBJECTIVE, Objective, Score, sample_training_nodes
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import GROUPS, TRAIN, VAL, PublicSizes, check_classes, nodes_of
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.nonprivate import sample_training_nodes
-from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, Objective, Score
-from graphveil.nn.batched import BatchedFeedForward
-from graphveil.nn.layers import FeedForward
+from graphveil.nn.layers import BatchedFeedForward, FeedForward
 from graphveil.training import TrainingSchedule, train
 from graphveil.training.metrics import metric_value
 
@@ -806,9 +802,8 @@ class EdgeLevelClassCode(Method):
             # Affinities and likelihood are those of this kind of noise, whatever labels another graph has.
             method=replace(self, noise="laplace" if counts else "gaussian"),
             classes=view.num_classes,
-            networks=public.networks,
-            distilled=prior.networks if self_training else (),
-            unit_rows=public.candidate.unit_rows,
+            ensemble=public.ensemble,
+            distilled=prior.ensemble if self_training else None,
             affinity=affinity,
             shape=decision.shape,
             weight_model=weight_model,
@@ -870,7 +865,6 @@ class EdgeLevelClassCode(Method):
         Raises:
             ArtifactError: If they do not have this number of features and classes.
         """
-        networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
         width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
         clusters = None
         if "clusters/weights" in state:
@@ -881,14 +875,18 @@ class EdgeLevelClassCode(Method):
                     "original run again."
                 )
         columns = classes if clusters is None else len(clusters.offsets)
-        whole = all(fits(some, width, classes) for some in (networks, distilled or networks))
-        whole &= (
+        check_fits(
             table.shape == (classes, columns)
             and numbers.shape == (_NUMBERS,)
-            and bool((table > 0).all() & (numbers >= 0).all())
+            and bool((table > 0).all() & (numbers >= 0).all()),
+            sizes,
         )
-        check_fits(whole, sizes)
         degree, spread, overdispersion, temperature, unit_rows, gaussian = numbers.tolist()
+        ensemble, distilled = (
+            FoldEnsemble.restore(state, part, bool(unit_rows)) for part in (_FEATURES, _IMITATING)
+        )
+        imitates = bool(distilled.networks)
+        check_fits(ensemble.fits(width, classes) and (distilled.fits(width, classes) or not imitates), sizes)
         weight_model, weighting = None, self.edge_weighting
         if weighting is not None:
             network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
@@ -898,9 +896,8 @@ class EdgeLevelClassCode(Method):
         return TrainedEdgeLevelClassCode(
             method=replace(self, noise="gaussian" if gaussian else "laplace"),
             classes=classes,
-            networks=networks,
-            distilled=distilled,
-            unit_rows=bool(unit_rows),
+            ensemble=ensemble,
+            distilled=distilled if imitates else None,
             affinity=Affinity(table, degree),
             shape=LikelihoodShape(spread, overdispersion, temperature),
             weight_model=weight_model,
@@ -917,9 +914,8 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     Args:
         method: Queries of the edges of another graph, with the noise of the fit.
         classes: C.
-        networks: Feature networks.
+        ensemble: Feature networks.
         distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
-        unit_rows: Whether their inputs are L2-normalized.
         affinity: Affinities between classes, and the mean degree.
         shape: Shape of the likelihood.
         weight_model: Edge weights; None for weights of one.
@@ -930,9 +926,8 @@ class TrainedEdgeLevelClassCode(TrainedModel):
 
     method: EdgeLevelClassCode
     classes: int
-    networks: tuple[FeedForward, ...]
-    distilled: tuple[FeedForward, ...]
-    unit_rows: bool
+    ensemble: FoldEnsemble
+    distilled: FoldEnsemble | None
     affinity: Affinity
     shape: LikelihoodShape
     weight_model: EdgeWeightModel | None
@@ -954,10 +949,9 @@ class TrainedEdgeLevelClassCode(TrainedModel):
 
     def prior(self, view: Graph) -> Tensor:
         """Return log-posteriors from features, float64, shape (N, C)."""
-        public = mean_posterior(self.networks, view.x, unit=self.unit_rows)
-        if self.distilled:
-            imitated = mean_posterior(self.distilled, view.x, unit=self.unit_rows)
-            public = ((public + imitated) / 2).log_softmax(dim=1)
+        public = self.ensemble.log_posteriors(view.x)
+        if self.distilled is not None:
+            public = ((public + self.distilled.log_posteriors(view.x)) / 2).log_softmax(dim=1)
         return public.to(torch.float64)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
@@ -1005,7 +999,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
             shape.spread,
             shape.overdispersion,
             shape.temperature,
-            float(self.unit_rows),
+            float(self.ensemble.unit_rows),
             float(self.method.noise == "gaussian"),
         )
         clusters = {}
@@ -1021,6 +1015,6 @@ class TrainedEdgeLevelClassCode(TrainedModel):
             "affinity": self.affinity.neighbors,
             **clusters,
             "numbers": torch.tensor(numbers, dtype=torch.float64),
-            **networks_state(_FEATURES, self.networks),
-            **networks_state(_IMITATING, self.distilled),
+            **self.ensemble.state(_FEATURES),
+            **({} if self.distilled is None else self.distilled.state(_IMITATING)),
         }

@@ -23,7 +23,7 @@ from graphveil.core.features import Features
 from graphveil.core.queries.neighbor_sums import Keys
 from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
 from graphveil.core.queries.weights import Similarity, weights_from
-from graphveil.estimators.training.objective import weighted_loss
+from graphveil.estimators.objective import weighted_loss
 from graphveil.nn.layers import FeedForward
 
 # Counts do not improve accuracy at 0.02 or less, and improve it by three points at 0.10.

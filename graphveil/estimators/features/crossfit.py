@@ -19,10 +19,10 @@ No edge is read, so this does not spend privacy budget. The contribution of each
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,12 +35,16 @@ from graphveil.core.features import Features, to_dense
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State, networks_state, part_of
+from graphveil.estimators.objective import (
+    DEFAULT_OBJECTIVE,
+    MAX_TRAINING_NODES,
+    WORST,
+    Objective,
+    sample_training_nodes,
+)
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.nonprivate import MAX_TRAINING_NODES, sample_training_nodes
-from graphveil.estimators.training.objective import DEFAULT_OBJECTIVE, WORST, Objective
-from graphveil.nn.batched import BatchedFeedForward
-from graphveil.nn.layers import FeedForward, batch_of
+from graphveil.nn.layers import BatchedFeedForward, FeedForward, batch_of
 from graphveil.training import EpochRecord, TrainingSchedule, train
 
 FOLDS = 5
@@ -83,24 +87,54 @@ CANDIDATES = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class FoldEnsemble:
+    """One feature network per fold; ``unit_rows``: their inputs are L2-normalized."""
+
+    networks: tuple[FeedForward, ...]
+    unit_rows: bool
+
+    def log_posteriors(self, x: Features) -> Tensor:
+        """Return the networks' mean log-posteriors, normalized, (N, C)."""
+        rows = network_input(x, unit=self.unit_rows)
+        each = torch.stack([log_posterior(network, rows) for network in self.networks])
+        return each.mean(dim=0).log_softmax(dim=1)
+
+    def state(self, part: str) -> State:
+        """Return the parameters of the networks, under a name."""
+        return networks_state(part, self.networks)
+
+    @classmethod
+    def restore(cls, state: State, part: str, unit_rows: bool) -> "FoldEnsemble":
+        """Return the ensemble from all parameters of a fit."""
+        parts = (part_of(state, f"{part}/{k}/") for k in range(FOLDS))
+        return cls(tuple(restore_network(one) for one in parts if one), unit_rows)
+
+    def fits(self, features: int, classes: int) -> bool:
+        """Whether it is for these numbers of features and classes."""
+        ends = [(network.affines()[0], network.affines()[-1]) for network in self.networks]
+        widths = [(first.weight.shape[0], last.weight.shape[1]) for first, last in ends]
+        return widths == [(features, classes)] * FOLDS
+
+
 @dataclass(frozen=True)
 class CrossFitPosteriors:
     """Log-posteriors of all nodes (N, C), the chosen candidate, and the networks."""
 
     log: Tensor
     candidate: Candidate
-    networks: tuple[FeedForward, ...]
+    ensemble: FoldEnsemble
 
     def state(self) -> State:
         """Return them as tensors by name."""
         number = torch.tensor(CANDIDATES.index(self.candidate))
-        return {"log": self.log, "candidate": number, **networks_state("network", self.networks)}
+        return {"log": self.log, "candidate": number, **self.ensemble.state("network")}
 
     @classmethod
     def restore(cls, state: State) -> "CrossFitPosteriors":
         """Return the posteriors from the result of ``state``."""
-        networks = tuple(restore_network(part_of(state, f"network/{k}/")) for k in range(FOLDS))
-        return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
+        candidate = CANDIDATES[int(state["candidate"])]
+        return cls(state["log"], candidate, FoldEnsemble.restore(state, "network", candidate.unit_rows))
 
 
 def public_posteriors(
@@ -108,7 +142,9 @@ def public_posteriors(
 ) -> CrossFitPosteriors:
     """Return cross-fitted posteriors from features and the public training and validation labels, not edges.
 
-    They depend on features, public labels and the session's seed. With a cache they are computed once.
+    They depend on features, public labels and the session's seed. With a cache they are computed once. A file
+    that is damaged or does not fit is computed again and replaced. Files are written atomically, so with
+    concurrent writers the last one is kept.
     """
     if session.cache is None or session.streams.seed is None:  # sessions without a seed differ
         return _posteriors(view, session, objective)
@@ -121,10 +157,15 @@ def public_posteriors(
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
         session.on_progress("posteriors from the cache", 1, 1)
-    state = cached_tensors(
-        path, lambda: _posteriors(view, session, objective).state(), lambda state: _fits(state, view)
-    )
-    return CrossFitPosteriors.restore(state)
+        # The last three: a part is missing, or has another shape.
+        with suppress(ArtifactError, KeyError, IndexError, RuntimeError):
+            stored = CrossFitPosteriors.restore(load_checked(path)[0])
+            fits = stored.ensemble.fits(view.num_features, view.num_classes)
+            if fits and stored.log.shape == (view.num_nodes, view.num_classes):
+                return stored
+    found = _posteriors(view, session, objective)
+    save_checked(path, found.state())
+    return found
 
 
 def _posteriors(view: Graph, session: Session, objective: Objective) -> CrossFitPosteriors:
@@ -134,34 +175,18 @@ def _posteriors(view: Graph, session: Session, objective: Objective) -> CrossFit
     return replace(trained, log=blend_similar_nodes(trained.log, view, objective))
 
 
-def _fits(state: State, view: Graph) -> bool:
-    """Whether these are posteriors of this number of nodes, features and classes."""
-    try:
-        posteriors = CrossFitPosteriors.restore(state)
-        ends = [input_output_widths(network) for network in posteriors.networks]
-    except (KeyError, IndexError, RuntimeError):  # a part is missing, or has another shape
-        return False
-    shape = (view.num_nodes, view.num_classes)
-    return posteriors.log.shape == shape and ends == [(view.num_features, view.num_classes)] * FOLDS
-
-
 def network_input(x: Features, *, unit: bool) -> Features:
     """Return the features in the form that a network reads fastest; ``unit`` L2-normalizes them."""
     return unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
 
 
 @torch.no_grad()
-def log_posterior(network: FeedForward, x: Features) -> Tensor:
-    """Return one network's log-posteriors, shape (N, C)."""
+def log_posterior(network: FeedForward, x: Features, at_once: int = 1 << 17) -> Tensor:
+    """Return one network's log-posteriors, shape (N, C), computed in blocks that fit into memory."""
     network.eval()
-    parts = [network(batch_of(part)).log_softmax(dim=1) for part in iter_row_blocks(x)]
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
-
-
-def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
-    """Return the networks' mean log-posteriors, normalized, (N, C); ``unit`` L2-normalizes the inputs."""
-    rows = network_input(x, unit=unit)
-    return torch.stack([log_posterior(network, rows) for network in networks]).mean(dim=0).log_softmax(dim=1)
+    blocks = range(0, max(1, x.shape[0]), at_once)
+    parts = [x] if len(blocks) == 1 else [x[first : first + at_once] for first in blocks]
+    return torch.cat([network(batch_of(part)).log_softmax(dim=1) for part in parts])
 
 
 def restore_network(state: State) -> FeedForward:
@@ -171,25 +196,6 @@ def restore_network(state: State) -> FeedForward:
     network.load_state_dict(state)
     network.eval()
     return network
-
-
-def restore_networks(state: State, part: str) -> tuple[FeedForward, ...]:
-    """Return the feature networks under a name from all parameters of a fit; may be empty."""
-    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
-    return tuple(restore_network(one) for one in parts if one)
-
-
-def fits(networks: Sequence[FeedForward], features: int, classes: int) -> bool:
-    """Whether these are one network per fold, for this number of features and classes."""
-    return len(networks) == FOLDS and all(
-        input_output_widths(network) == (features, classes) for network in networks
-    )
-
-
-def input_output_widths(network: FeedForward) -> tuple[int, int]:
-    """Return the number of features and the number of classes of a feature network."""
-    first, *_, last = network.affines()
-    return first.weight.shape[0], last.weight.shape[1]
 
 
 class CrossFit:
@@ -218,12 +224,7 @@ class CrossFit:
         return self.posteriors(candidates[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
     def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
-        """Return the cross-fitted posteriors of all nodes.
-
-        Args:
-            candidate: Hyperparameters of the networks.
-            first: Parameters of the first fold's network, if it is trained.
-        """
+        """Return the posteriors of all nodes; ``first``: that of the first fold, if known."""
         done = [] if first is None else [restore_network(first)]
         folds = range(len(done), FOLDS)
         stage = f"{self._name}, folds {len(done) + 1} to {FOLDS}"
@@ -236,7 +237,7 @@ class CrossFit:
         each = torch.stack([log_posterior(network, x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
-        return CrossFitPosteriors(log, candidate, networks)
+        return CrossFitPosteriors(log, candidate, FoldEnsemble(networks, candidate.unit_rows))
 
     def _choose(self, candidates: Sequence[Candidate], objective: Objective) -> State:
         """Return index and network of the candidate with the highest score on the first fold."""
@@ -270,14 +271,9 @@ class CrossFit:
         scored_nodes: Tensor | None = None,
         should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
     ) -> tuple[tuple[FeedForward, ...], list[EpochRecord]]:
-        """Return networks trained without one fold each, as one batch, and the training history.
+        """Return networks trained without one of ``folds`` each, as one batch, and the training history.
 
-        Args:
-            folds: Which networks.
-            candidate: Hyperparameters.
-            stage: Names the progress and the randomness.
-            scored_nodes: Nodes whose likelihood is in the history.
-            should_stop: Returns whether to stop early.
+        ``stage`` names the progress and the randomness. The history has the likelihood of ``scored_nodes``.
         """
         view, session = self._view, self._session
         generator = session.streams.torch(stage)
@@ -344,31 +340,6 @@ def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
     return (losses * counts).sum(dim=-1) / counts.sum(dim=-1).clamp_min(1.0)
 
 
-def cached_tensors(path: Path, compute: Callable[[], State], fits: Callable[[State], bool]) -> State:
-    """Return the tensors of a file, or compute and store them.
-
-    A file that is damaged or does not fit is computed again and replaced. Files are written atomically, so
-    with concurrent writers the last one is kept.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "ones.safetensors")
-    >>> for value in (1.0, 2.0):
-    ...     cached_tensors(path, lambda: {"a": torch.tensor(value)}, lambda state: "a" in state)["a"].item()
-    1.0
-    1.0
-    """
-    if path.exists():
-        try:
-            state = load_checked(path)[0]
-        except ArtifactError:
-            state = {}
-        if state and fits(state):
-            return state
-    state = compute()
-    save_checked(path, state)
-    return state
-
-
 def public_digest(view: Graph, recipe: str, seed: int) -> str:
     """Return a digest of the features, the public labels, and the training configuration.
 
@@ -393,20 +364,6 @@ def densify_if_dense(x: Features) -> Features:
     if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
         return to_dense(x)
     return x
-
-
-def iter_row_blocks(x: Features, most: int = 1 << 17) -> Iterator[Features]:
-    """Yield blocks of consecutive rows, so that the activations of a network fit into memory.
-
-    >>> import torch
-    >>> [len(part) for part in iter_row_blocks(torch.ones(5, 2), most=2)]
-    [2, 2, 1]
-    """
-    if x.shape[0] <= most:
-        yield x
-        return
-    for first in range(0, x.shape[0], most):
-        yield x[first : first + most]
 
 
 def unit_rows(x: Features) -> Features:

@@ -41,12 +41,12 @@ from graphveil.estimators.gap.attention import (
 from graphveil.estimators.gap.networks import Classifier, GapArchitecture, HopTransform
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
+from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level, plan_node_level
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of

@@ -22,6 +22,7 @@ from graphveil.core.queries.record_counts import (
     AccuracyCountQuery,
     OutcomeCountData,
     OutcomeCountQuery,
+    RecordHistogramData,
     RecordHistogramQuery,
 )
 from graphveil.core.query import Query
@@ -30,19 +31,14 @@ from graphveil.core.unit import NodeRecord, NodeUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
+from graphveil.estimators.objective import Objective
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, PublicSizes, members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
-from graphveil.estimators.training.objective import Objective
-from graphveil.estimators.training.private_metrics import (
-    PrivateMetrics,
-    histogram_cells,
-    private_metrics,
-    release_histogram,
-)
 from graphveil.privacy import renyi
 from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
 
 _ACCURACY_GROUPS = {
     "val": VAL,
@@ -178,6 +174,13 @@ def release_accuracies(release: Release, proba: Any, view: Graph) -> dict[str, f
         counts = release.answer(OutcomeCountData(correct, wrong))
         found[split] = accuracy_from_counts(counts, len(nodes))
     return found
+
+
+def release_histogram(release: Release, query: RecordHistogramQuery, proba: Any, view: Graph) -> Tensor:
+    """Return the noisy histogram of test nodes, (C, columns), the next answer of the release."""
+    nodes, classes = members(view, "test"), proba.shape[1]
+    cells = map_records(cells_of, rows(view.y, nodes), rows(proba, nodes))
+    return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)
 
 
 def release_metrics(

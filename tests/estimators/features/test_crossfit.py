@@ -68,7 +68,7 @@ def test_a_clearly_worse_candidate_is_stopped_early() -> None:
     session = Session(streams=PublicStreams(0), on_progress=lambda *report: stages.append(report[:2]))
     trained = crossfitted(small(), session, candidates)
     assert trained.candidate == candidates[0]
-    assert len(trained.networks) == crossfit.FOLDS
+    assert len(trained.ensemble.networks) == crossfit.FOLDS
     last = dict(stages)  # the last epoch that was reported of each stage
     assert last == {
         "posterior candidate 1 of 2": 8,

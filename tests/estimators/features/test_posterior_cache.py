@@ -42,7 +42,7 @@ def test_the_second_fit_trains_nothing_and_is_bit_identical(tmp_path: Path) -> N
     assert torch.equal(first, alone.log)
     assert torch.equal(again.log, first)
     assert again.candidate == alone.candidate
-    for one, other in zip(again.networks, alone.networks, strict=True):
+    for one, other in zip(again.ensemble.networks, alone.ensemble.networks, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert stages == ["posteriors from the cache"]  # and no stage of a training
 

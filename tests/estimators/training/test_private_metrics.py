@@ -12,7 +12,7 @@ import graphveil as gv
 from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.estimators.privacy_config import SEEDED
-from graphveil.estimators.training.private_metrics import (
+from graphveil.training.metrics import (
     BINS,
     PrivateMetrics,
     cells_of,

@@ -6,9 +6,9 @@ import torch
 
 from graphveil import GAP, MLP, ClassCode
 from graphveil.data import Graph, split
+from graphveil.estimators import objective
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.training import nonprivate
-from graphveil.estimators.training.nonprivate import sample_training_nodes, training_sample_description
+from graphveil.estimators.objective import sample_training_nodes, training_sample_description
 
 NODES = 400
 
@@ -74,7 +74,7 @@ def test_features_outside_of_the_sample_are_not_read(
         trained = fitted.fit(graph.replace(x=x)).fitted.trained.state()
         return {name: part for name, part in trained.items() if name.startswith(("encoder", "features", "_"))}
 
-    monkeypatch.setattr(nonprivate.sample_training_nodes, "__defaults__", (20,))
+    monkeypatch.setattr(objective.sample_training_nodes, "__defaults__", (20,))
     one, other = weights(False), weights(True)
     assert one and all(torch.equal(one[name], other[name]) for name in one)
 
@@ -87,13 +87,13 @@ def test_paper_mode_trains_on_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None
         return GAP(**options, mode=mode).fit(graph).predict_proba()  # type: ignore[arg-type]
 
     before = {mode: predictions(mode) for mode in ("paper", "strict")}
-    monkeypatch.setattr(nonprivate.sample_training_nodes, "__defaults__", (20,))
+    monkeypatch.setattr(objective.sample_training_nodes, "__defaults__", (20,))
     assert torch.equal(before["paper"], predictions("paper"))
     assert not torch.equal(before["strict"], predictions("strict"))
 
 
 def test_a_plan_describes_the_sample() -> None:
-    count = nonprivate.MAX_TRAINING_NODES * 2
+    count = objective.MAX_TRAINING_NODES * 2
     features, labels = np.ones((count, 1), dtype=np.float32), np.arange(count) % 2
     graph = split(Graph.from_edges(features, labels, [0], [1], directed=False), unit="undirected-edge")
     training = int(graph.labeled_in("train").sum())
