@@ -54,7 +54,7 @@ REPORTS = (  # files where "message" would mean an LDP report
     "graphveil/local/collect/",
     "graphveil/cli/collect.py",
     "graphveil/attacks/poisoning.py",
-    "graphveil/ledger/accounts.py",
+    "graphveil/runs/charges.py",
     "graphveil/runs/collection.py",
     "docs/methods/local-mechanisms.md",
     "docs/tutorials/local-dp.md",

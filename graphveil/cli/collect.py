@@ -27,12 +27,12 @@ from graphveil.runs.collection import ProtocolBuilder
 
 if TYPE_CHECKING:
     from graphveil.auto import AutoClassifier
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.report_tables import CheckedReports
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
     from graphveil.local.simgat import SimGAT
+    from graphveil.runs.charges import RunAccount
 
     LocalModel = LPGNN | SimGAT | LabelPosterior | AutoClassifier
     from graphveil.mechanisms import LocalDPClaim
@@ -133,10 +133,9 @@ def randomize(
     from graphveil._util.figures import counted
     from graphveil.data import tables
     from graphveil.data.fingerprint import id_fingerprint_parts
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import check_limits, client_secret
     from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
-    from graphveil.runs.charges import charge_reports
+    from graphveil.runs.charges import RunAccount, charge_reports
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
@@ -224,8 +223,7 @@ def decode(
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
     """Charge the people with these ids for a collection protocol; report the charge if a later step fails."""
-    from graphveil.ledger.accounts import RunAccount
-    from graphveil.runs.charges import charge_received
+    from graphveil.runs.charges import RunAccount, charge_received
 
     if named is None:
         yield None

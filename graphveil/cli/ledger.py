@@ -30,7 +30,7 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.ledger import Account, IntegrityViolation, Ledger
-    from graphveil.ledger.verify import History, HistoryEntry
+    from graphveil.ledger.chain import History, HistoryEntry
 
 NO_LEDGER_MESSAGE = (
     "No dataset is registered. Register one with `graphveil ledger init NAME --unit UNIT --epsilon E "
@@ -484,7 +484,7 @@ def _show(
     opened_ledger: "Ledger", name: str, unit: str | None, last: int | None, screen: Screen
 ) -> dict[str, Any]:
     """Print what was spent of a dataset, and return it as plain values."""
-    from graphveil.ledger.verify import History
+    from graphveil.ledger.chain import History
 
     found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
     if unit is not None and not found:
@@ -505,7 +505,7 @@ def _show(
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
     """Print what is spent under a unit: the total, its course, and the last releases."""
     from graphveil._util.figures import counted
-    from graphveil.ledger.verify import over_time
+    from graphveil.ledger.chain import over_time
 
     steps = past.of_unit(account.unit)
     listed = _last(steps, most)

@@ -10,7 +10,7 @@ from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
     from graphveil.data.tables import Table
-    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.link_run import LinkExperiment, LinkPlan
     from graphveil.runs.run_folder import RunFolder
@@ -29,7 +29,7 @@ def train_link_model(
 ) -> None:
     """Show the plan, fit, and print the result and its guarantee."""
     from graphveil.core.ledger import ledger_of
-    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.link_run import LinkPlan, execute
     from graphveil.runs.run_folder import read_json
 

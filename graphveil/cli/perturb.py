@@ -65,9 +65,9 @@ def perturb(
     from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.core.unit import parse_unit
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.perturb import MECHANISMS, mechanism_for_mode, release_graph
     from graphveil.perturb.mechanism import domain_of
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.parameters import read_settings
 
     backend_chosen = backend_by_name(backend, address)

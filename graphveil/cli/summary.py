@@ -8,9 +8,9 @@ from graphveil.data.tables.labels import REGRESSION
 
 if TYPE_CHECKING:
     from graphveil.data.tables.encoding import Encoding
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
     from graphveil.publish.queries import QueryRow
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.preview import Preview
     from graphveil.runs.run_folder import RunFolder
 

@@ -12,8 +12,8 @@ from graphveil.errors import ConfigError
 from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
-    from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import SweepPlan, SweepResult
 

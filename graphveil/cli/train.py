@@ -170,7 +170,7 @@ def _train(
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
     from graphveil.core.ledger import ledger_of
-    from graphveil.ledger.accounts import RunAccount
+    from graphveil.runs.charges import RunAccount
     from graphveil.runs.preview import preview
     from graphveil.runs.run import run
     from graphveil.runs.run_folder import read_json

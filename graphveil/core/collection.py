@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from filelock import FileLock
 from torch import Tensor
 
 from graphveil.core.journal import Binding, load_snapshot, save_snapshot
-from graphveil.core.ledger import Entry, PrivacyLedger
+from graphveil.core.ledger import Entry, PrivacyLedger, charge
 from graphveil.core.view import unwrapped
 
 Reports = dict[str, Tensor]
@@ -81,13 +82,11 @@ def collect(
         ledger.check(entry("unbooked"))  # an error leaves no folder
     with nullcontext() if report_file is None else report_file.lock():
         found = {} if report_file is None else report_file.load()
-        if not found:
+        new = not found
+        if new:
             found = {"release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8)}
-            if report_file is not None:
-                report_file.save(found)
-        if not ledger.contains(release_id_of(found)):
-            ledger.record(entry(release_id_of(found)))
-        ledger.commit(release_id_of(found))  # no refund after this point
+        store = partial(report_file.save, found) if report_file is not None else tuple
+        charge(ledger, entry(release_id_of(found)), begin=store if new else None, drawn=True)
         on_recorded()
         if "reproducible" not in found:
             found |= randomize(*map(unwrapped, records))

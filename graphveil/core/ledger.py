@@ -6,7 +6,7 @@ A ledger belongs to one protected edge set. The default lives in memory; a durab
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
@@ -119,6 +119,46 @@ class PrivacyLedger(Protocol):
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Everything recorded so far, in order."""
+
+
+def charge(
+    ledger: PrivacyLedger,
+    entry: Entry,
+    *,
+    begin: Callable[[], object] | None = None,
+    drawn: bool = False,
+) -> None:
+    """Charge a release to a ledger, once: nothing else in the package records an entry.
+
+    A fit, a prediction, a collection, a sweep and a request to a server are all charged here, each to the
+    ledger that ``joint_ledger`` or the caller has chosen, before anything of the data is computed.
+
+    Args:
+        ledger: Ledger of the data that the release may read.
+        entry: The whole release.
+        begin: For a new release: stores its id where a resumed run finds it. Called after the check, so that
+            a rejection leaves nothing to resume, and before the entry is recorded, so that an interrupted run
+            is charged once. Without it the release may be a repetition, which is charged unless the ledger
+            has it: a ledger in memory is a new one after a resume, or the run was interrupted before this.
+        drawn: Whether noise is drawn next, or was drawn elsewhere, so that no refund is possible.
+
+    Raises:
+        BudgetError: If a ledger rejects the entry, or a new release is recorded already. Nothing is recorded.
+    """
+    if begin is not None:
+        # Durable ledgers would treat it as a repetition of the same entry, and charge nothing.
+        if ledger.contains(entry.release_id):
+            raise BudgetError(
+                f"Release {entry.release_id} is already recorded under this key. A key can be used for "
+                "one release only. Use another key for each release."
+            )
+        ledger.check(entry)
+        begin()
+        ledger.record(entry)
+    elif not ledger.contains(entry.release_id):
+        ledger.record(entry)
+    if drawn:
+        ledger.commit(entry.release_id)
 
 
 @checked

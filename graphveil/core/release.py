@@ -20,7 +20,7 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import within_partition
 from graphveil.core.journal import Journal, MemoryJournal
 from graphveil.core.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_process, keyed_digest
-from graphveil.core.ledger import Entry, PrivacyLedger
+from graphveil.core.ledger import Entry, PrivacyLedger, charge
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.held_out import within_release
@@ -28,7 +28,7 @@ from graphveil.core.queries.out_edge_sums import exceeds_degree
 from graphveil.core.query import PublicInputs, Query, QueryData, are_numbers, outside
 from graphveil.core.unit import NodeBoundedDegree, Unit
 from graphveil.core.view import unwrapped_fields
-from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, ReleaseError, UnitError
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -130,22 +130,13 @@ class Release:
         )
         entry = release._entry(label)
         if resumed is None:
-            # Durable ledgers would treat it as a repetition of the same entry, and charge nothing.
-            if budget.contains(release.release_id):
-                raise BudgetError(
-                    f"Release {release.release_id} is already recorded under this key. A key can be used for "
-                    "one release only. Use another key for each release."
-                )
-            budget.check(entry)  # a rejection leaves nothing to resume
-            memory.begin(release._key, commitment)  # before the charge: an interrupted run is charged once
-            budget.record(entry)
+            charge(budget, entry, begin=lambda: memory.begin(release._key, commitment))
         # Edges or groups that differ from the first run's are rejected before a resumed run is recorded.
         of_groups = () if groups is None else (groups,)
         memory.check_fingerprint("edges", private.digest)
         memory.check_fingerprint("groups", lambda key: keyed_digest(key, *of_groups))
-        # If the ledger has no entry, it is a new one in memory, or the run was interrupted before the charge.
-        if resumed is not None and not budget.contains(release.release_id):
-            budget.record(entry)
+        if resumed is not None:
+            charge(budget, entry)
         if not (release._alone or release._key.erased):
             release._edges_digest = private.digest(release._key.master)
         return release

@@ -21,12 +21,11 @@ from graphveil.core.ledger import (
 
 if TYPE_CHECKING:
     from graphveil.data.fingerprint import NODE_IDS
-    from graphveil.ledger.chain import Account, unit_key
+    from graphveil.ledger.chain import Account, IntegrityViolation, unit_key
     from graphveil.ledger.costs import Limit, PrivacyCost, exact
     from graphveil.ledger.locations import default_location, split_name
     from graphveil.ledger.reservations import DataSetLedger, Receipt
     from graphveil.ledger.sql_ledger import Ledger, restore
-    from graphveil.ledger.verify import IntegrityViolation
 
 _HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
     "bindings": ("NODE_IDS",),

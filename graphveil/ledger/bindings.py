@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from graphveil.data.fingerprint import NODE_IDS
 from graphveil.errors import ConfigError
-from graphveil.ledger.chain import BIND, SKETCH, UNBIND, HashChain, Tags, tags_in
+from graphveil.ledger.chain import BIND, SKETCH, UNBIND, HashChain, Tags, common_parts, same_data, tags_in
 from graphveil.ledger.database import Store, data_sets, entries, state_of
 
 SIZE = 1_000_000  # hashes that are kept, in 11 MB of text
@@ -166,7 +166,10 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
     found = dict[str, Overlap]()
     for name, known in _bound(connection):
         equal = {
-            part for tags in known for part in _common(tags, fingerprints) if tags[part] == fingerprints[part]
+            part
+            for tags in known
+            for part in common_parts(tags, fingerprints)
+            if tags[part] == fingerprints[part]
         }
         sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
         people = Overlap(1.0, 1.0) if NODE_IDS in equal else overlap(fingerprints.get(SKETCH, ""), sketches)
@@ -176,16 +179,6 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
         elif not apart and (equal or people.smaller):
             found[name] = people._replace(smaller=1) if equal else people
     return found
-
-
-def _common(one: Tags, other: Tags) -> set[str]:
-    return set(one.keys() & other.keys()) - {SKETCH}
-
-
-def same_data(fingerprints: Tags, version: Tags) -> bool:
-    """Whether data are those of a version, in every part that both have."""
-    common = _common(fingerprints, version)
-    return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
 
 
 def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
@@ -213,8 +206,8 @@ def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
     known = versions(connection, name)
     # Among the versions with the most fingerprint parts in common: a version with a fingerprint of the
     # people alone would otherwise match any edges of these people.
-    most = max((len(_common(data, one)) for one in known), default=0)
-    if known and not any(same_data(data, one) for one in known if len(_common(data, one)) == most):
+    most = max((len(common_parts(data, one)) for one in known), default=0)
+    if known and not any(same_data(data, one) for one in known if len(common_parts(data, one)) == most):
         raise ConfigError(
             f"The data differ from those that {name!r} was registered with. Use the original files. "
             f"If the data have grown, register the new version: graphveil ledger init {quote(name)} "

@@ -30,11 +30,14 @@ from graphveil.ledger.chain import (
     UNBIND,
     Account,
     HashChain,
+    IntegrityViolation,
     Tags,
     account_in,
     body_of,
+    find_violations,
     open_account_in,
     rows_of,
+    stored_data_set_names,
     unit_key,
     update_account,
 )
@@ -51,7 +54,6 @@ from graphveil.ledger.database import (
 )
 from graphveil.ledger.locations import HighWaterMark, default_location, file_of, url_of
 from graphveil.ledger.reservations import DataSetLedger, Receipt, accounts_of
-from graphveil.ledger.verify import IntegrityViolation, find_violations, stored_data_set_names
 
 
 class Ledger:

@@ -24,6 +24,7 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.choice import ChosenModel
 from graphveil.estimators.inference import (
+    PredictionComposition,
     PredictionOptions,
     PredictionRequest,
     PredictionState,
@@ -33,7 +34,6 @@ from graphveil.estimators.method import FitResult, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.ledger.predictions import PredictionComposition
 from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
 from graphveil.local.noisy_labels import (
     SELECT,

@@ -15,11 +15,10 @@ from graphveil._util.figures import counted
 from graphveil._util.files import write_atomic
 from graphveil.core.unit import NoUnit
 from graphveil.ledger import unit_key
-from graphveil.ledger.accounts import RunAccount, open_ledger_at
 from graphveil.privacy import Guarantee
 from graphveil.publish.release_folder import read_guarantee
 from graphveil.publish.reports import ComplianceReport, mark_of, total_cells, total_of
-from graphveil.runs.charges import earlier_predictions, receipts_in
+from graphveil.runs.charges import RunAccount, earlier_predictions, open_ledger_at, receipts_in
 from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json, write_json
 

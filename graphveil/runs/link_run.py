@@ -19,7 +19,6 @@ from graphveil.data.interactions import RATING_NAMES, known_ids
 from graphveil.data.tables.edges import References
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import FitPreview
-from graphveil.ledger.accounts import RunAccount
 from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
@@ -27,7 +26,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.queries import stages_of
 from graphveil.publish.reports import link_report_page
 from graphveil.publish.results import METRIC_NOTES
-from graphveil.runs.charges import add_receipts, undone_if_rejected
+from graphveil.runs.charges import RunAccount, add_receipts, undone_if_rejected
 from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import MAX_RUNS
 from graphveil.runs.preview import auto_delta_source, combined_guarantee

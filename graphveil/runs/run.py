@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.labels import REGRESSION
-from graphveil.ledger.accounts import RunAccount
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts
 from graphveil.publish.reports import report_page
 from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
-from graphveil.runs.charges import add_receipts, undone_if_rejected
+from graphveil.runs.charges import RunAccount, add_receipts, undone_if_rejected
 from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.grid import OnProgress

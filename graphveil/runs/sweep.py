@@ -26,7 +26,7 @@ from graphveil._util.checks import checked
 from graphveil._util.display import html_table
 from graphveil._util.files import as_path, write_atomic
 from graphveil.core.backends import AggregationBackend
-from graphveil.core.ledger import Entry, PrivacyLedger, attach_ledger, ledger_of
+from graphveil.core.ledger import Entry, PrivacyLedger, attach_ledger, charge, ledger_of
 from graphveil.core.unit import NoUnit
 from graphveil.data import Graph, Interactions
 from graphveil.data.fingerprint import fingerprint_parts
@@ -40,7 +40,6 @@ from graphveil.errors import (
     RunError,
 )
 from graphveil.ledger import DataSetLedger, Ledger
-from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import PLANNED_LABEL
 from graphveil.privacy import Guarantee
 from graphveil.publish.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
@@ -52,6 +51,7 @@ from graphveil.publish.results import (
     default_metric,
     metric_summary,
 )
+from graphveil.runs.charges import RunAccount
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
 from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
@@ -438,10 +438,10 @@ def _opened_by_workers(ledger: PrivacyLedger, planned: Guarantee, *, resume: boo
         store.init("sweep", planned.protected)
         shared = store.data_set("sweep")
         for entry in ledger.entries if resume else ():  # a release that is resumed is charged once
-            shared.record(entry)
+            charge(shared, entry)
         try:
             for entry in charges:
-                ledger.record(entry)
+                charge(ledger, entry)
             yield shared
         finally:
             entries = [entry for entry in shared.entries if not ledger.contains(entry.release_id)]
@@ -455,13 +455,13 @@ def _replace_entries(ledger: PrivacyLedger, planned: Sequence[Entry], entries: S
         ledger.refund(entry.release_id)
     try:
         for entry in entries:
-            ledger.record(entry)
+            charge(ledger, entry)
     except BudgetError:
         for entry in entries:
             ledger.refund(entry.release_id)
         entries = planned
         for entry in entries:
-            ledger.record(entry)
+            charge(ledger, entry)
     for entry in entries:
         ledger.commit(entry.release_id)
 

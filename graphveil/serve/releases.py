@@ -31,10 +31,9 @@ from graphveil.errors import (
     UnitError,
 )
 from graphveil.ledger import DataSetLedger, Ledger, Limit, PrivacyCost
-from graphveil.ledger.accounts import RunAccount, account_under
 from graphveil.privacy import Guarantee
 from graphveil.publish.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
-from graphveil.runs.charges import also_charged_ledgers, record_prediction
+from graphveil.runs.charges import RunAccount, account_under, also_charged_ledgers, record_prediction
 from graphveil.serve.access import Key, ReleaseBudget
 from graphveil.serve.runs import Id, ServedRun
 from graphveil.serve.schemas import (

@@ -1264,8 +1264,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.release:Release.open",
-                "# before the charge: an interrupted run is charged once\n            budget.record(entry)",
-                "\n            release._late = budget, entry",
+                "charge(budget, entry, begin=lambda: memory.begin(release._key, commitment))",
+                "memory.begin(release._key, commitment)\n            release._late = budget, entry",
             ),
             (
                 "graphveil.core.release:Release.answer",
@@ -2796,7 +2796,7 @@ BUGS = [
         name="nobody_asks_whether_a_grid_fits",
         edits=[
             (
-                "graphveil.ledger.accounts:RunAccount.check_room",
+                "graphveil.runs.charges:RunAccount.check_room",
                 "for one in (guarantee, *guarantee.additional):",
                 "for one in ():",
             )
@@ -3835,9 +3835,9 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.collection:collect",
-                "if not ledger.contains(release_id_of(found)):",
+                "store = partial",
                 "found |= {} if 'reproducible' in found else randomize(*map(unwrapped, records))\n"
-                "        if not ledger.contains(release_id_of(found)):",
+                "        store = partial",
             )
         ],
         test="tests/estimators/test_protected_local.py::test_records_are_opened_after_the_collection_is_charged[lpgnn]",
@@ -4232,7 +4232,7 @@ BUGS = [
         name="entries_of_unknown_kinds_verify",
         edits=[
             (
-                "graphveil.ledger.verify:_AccountReplay._follow",
+                "graphveil.ledger.chain:_AccountReplay._follow",
                 'return f"an entry is of the unknown kind {kind[:20]!r}"',
                 "return None",
             ),
@@ -6209,7 +6209,7 @@ BUGS = [
         name="one_part_that_is_apart_frees_the_whole_graph",
         edits=[
             (
-                "graphveil.ledger.predictions:PredictionComposition.charged_edge_sets",
+                "graphveil.estimators.inference:PredictionComposition.charged_edge_sets",
                 "if any(frozenset",
                 "if all(frozenset",
             )

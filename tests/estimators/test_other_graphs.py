@@ -28,8 +28,8 @@ from graphveil.estimators import session
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
+from graphveil.estimators.inference import ASSERTED_EDGES
 from graphveil.estimators.prediction_cache import PredictionCache
-from graphveil.ledger.predictions import ASSERTED_EDGES
 from tests.estimators.conftest import grouped
 from tests.estimators.interrupted import InterruptedFit
 

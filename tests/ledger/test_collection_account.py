@@ -4,8 +4,7 @@ import pytest
 from collect.protocols import SURVEYS
 
 from graphveil.data.fingerprint import id_fingerprint_parts
-from graphveil.ledger.accounts import RunAccount
-from graphveil.runs.charges import charge_reports
+from graphveil.runs.charges import RunAccount, charge_reports
 
 SENT = [("ann", "first"), ("bob", "second")]
 RECORDS = [b"1.0;2.0", b"3.0;4.0"]

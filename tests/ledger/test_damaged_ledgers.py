@@ -13,7 +13,7 @@ from graphveil.cli.ledger import account_to_dict, format_spent
 from graphveil.core.events import Gaussian, LocalReport, PairwiseGaussian, PureDP, compose
 from graphveil.errors import GraphveilError
 from graphveil.ledger import Ledger
-from graphveil.ledger.verify import History
+from graphveil.ledger.chain import History
 from ledger.conftest import TAGS, entry
 
 TABLES = ("secret", "about", "data_sets", "accounts", "entries")

@@ -6,7 +6,7 @@ import pytest
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.events import Gaussian, PoissonGaussian, compose
 from graphveil.core.unit import UndirectedEdge
-from graphveil.ledger.predictions import PredictionComposition
+from graphveil.estimators.inference import PredictionComposition
 from graphveil.privacy import Guarantee
 
 STEPS = compose(PoissonGaussian(4.0, 0.01, 20, "replace"), Gaussian(0.2))

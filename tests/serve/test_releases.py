@@ -25,9 +25,8 @@ from graphveil.core.ledger import Entry
 from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.ledger import Ledger
-from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import DataSetLedger
-from graphveil.runs.charges import add_receipts, earlier_predictions
+from graphveil.runs.charges import RunAccount, add_receipts, earlier_predictions
 from graphveil.serve import Keys, Limits, ReleaseBudget, Service, releases
 from serve.folders import SECRET, run_of
 

@@ -10,7 +10,7 @@ import torch
 import graphveil as gv
 from graphveil.core.events import LocalReport, compose
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.ledger.predictions import ASSERTED_NODES
+from graphveil.estimators.inference import ASSERTED_NODES
 from graphveil.local.network_learner import CachedReports
 from graphveil.local.randomized_records import RandomizedRecords
 from graphveil.propagation import KProp
