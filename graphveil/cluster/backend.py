@@ -196,10 +196,6 @@ class RayBackend(AggregationBackend):
 
         A process that does not have the key returns its public key, and the task is repeated. More new
         processes than the cluster has processors for replace lost ones.
-
-        Raises:
-            UnansweredError: A worker failed, too many were lost, or none started.
-            ConfigError: A worker runs an incompatible graphveil.
         """
         most = self.workers or _AHEAD * max(1, sum(self._room(ray).values()))
         queue, keys = list(range(len(tasks)))[::-1], dict[bytes, bytes]()
@@ -250,12 +246,7 @@ _LOST = "too many workers were lost, perhaps because memory ran out; use smaller
 
 
 def _fetch(ray: Any, ticket: Any) -> Any:
-    """Return the result of a task.
-
-    Raises:
-        UnansweredError: The worker, its machine, or the result was lost too often.
-        ConfigError: The worker runs an incompatible graphveil.
-    """
+    """Return the result of a task."""
     try:
         return ray.get(ticket)
     except ray.exceptions.RayError as error:
@@ -273,10 +264,6 @@ def connect(address: str | None) -> Any:
 
     Without an address, use the cluster that this process or ``RAY_ADDRESS`` names. If there is none, start a
     cluster on this machine, without a dashboard.
-
-    Raises:
-        MissingDependencyError: Ray is not installed.
-        ConfigError: There is no cluster at the address, or this process is joined to another one.
     """
     ray = import_ray()
     if ray.is_initialized():

@@ -59,11 +59,7 @@ class SecretBox:
         return nonce + AESGCM(self.key).encrypt(nonce, message, name.encode())
 
     def open(self, name: str, sealed: bytes | memoryview) -> bytes:
-        """Return the decrypted message.
-
-        Raises:
-            ReleaseError: Message that was not encrypted under this key and name, or has changed.
-        """
+        """Return the decrypted message."""
         try:
             return AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())
         except (InvalidTag, ValueError):
@@ -84,11 +80,7 @@ class RecipientKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes) -> bytes:
-        """Return the decrypted message.
-
-        Raises:
-            ReleaseError: Message that was encrypted to another public key, or has changed.
-        """
+        """Return the decrypted message."""
         theirs = sealed[:_PUBLIC]
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
@@ -128,11 +120,7 @@ def seal_value(name: str, value: object, box: SecretBox) -> Iterator[bytes]:
 
 
 def open_value(name: str, parts: Sequence[Any], box: SecretBox, fetch: Callable[[Any], bytes]) -> Any:
-    """Return a value, whose arrays are adjacent in memory. Its parts are fetched one at a time.
-
-    Raises:
-        ReleaseError: A part is missing or fails authentication.
-    """
+    """Return a value, whose arrays are adjacent in memory. Its parts are fetched one at a time."""
     from ray import cloudpickle
 
     memory, end = torch.empty(len(parts) * PART, dtype=torch.uint8).numpy(), 0  # unused pages need no memory

@@ -50,13 +50,7 @@ def compute_block(version: str, sealed_keys: dict[bytes, bytes], block: Block, t
     context.
 
     Args:
-        version: Version of the library in the process that owns the release.
         sealed_keys: The key of all values, sealed to the public key of each process that is known.
-        block: The block, its edges and its work.
-        threads: Number of threads.
-
-    Returns:
-        Noisy values, an error text, or the public key of this process, if the key is not sealed to it yet.
     """
     from ray import get
 

@@ -66,14 +66,6 @@ def collect(
         records: Parts of the clients' records: handles, or rows that are public.
         randomize: Randomizes these parts, one argument each, as the clients do. The result has an entry
             ``reproducible``: whether the noise has a seed.
-        entry: Returns the ledger entry for a release id.
-        ledger: Ledger of the clients.
-        on_recorded: Called when the collection is recorded.
-        report_file: File of the reports.
-
-    Raises:
-        ArtifactError: The file belongs to another configuration, or to other nodes, edges or another split.
-        BudgetError: The ledger rejects the entry. Nothing is reported, and nothing is left to resume.
 
     Privacy:
         Unit: that of ``entry``. Reads: the records, through ``randomize``. Charges: ``entry``, once.

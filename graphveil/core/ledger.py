@@ -134,16 +134,11 @@ def charge(
     ledger that ``joint_ledger`` or the caller has chosen, before anything of the data is computed.
 
     Args:
-        ledger: Ledger of the data that the release may read.
-        entry: The whole release.
         begin: For a new release: stores its id where a resumed run finds it. Called after the check, so that
             a rejection leaves nothing to resume, and before the entry is recorded, so that an interrupted run
             is charged once. Without it the release may be a repetition, which is charged unless the ledger
             has it: a ledger in memory is a new one after a resume, or the run was interrupted before this.
         drawn: Whether noise is drawn next, or was drawn elsewhere, so that no refund is possible.
-
-    Raises:
-        BudgetError: If a ledger rejects the entry, or a new release is recorded already. Nothing is recorded.
     """
     if begin is not None:
         # Durable ledgers would treat it as a repetition of the same entry, and charge nothing.

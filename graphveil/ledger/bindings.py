@@ -52,18 +52,7 @@ def sketch_of(numbers: bytes, key: bytes) -> str:
 
 
 def overlap(one: str, others: Sequence[str]) -> Overlap:
-    """Return the share of people that one sketch and the union of others have in common.
-
-    Args:
-        one: Sketch of the first dataset.
-        others: Sketches of the versions of the second one.
-
-    Returns:
-        Shares of the first dataset, and of the one with fewer people.
-
-    Raises:
-        ValueError: If a sketch cannot be read.
-    """
+    """Return the share of people that one sketch and the union of others have in common."""
     known = [(each, _last(each)) for each in map(_hashes, others)]
     whole = [(each, last) for each, last in known if last == _ALL]
     here = _hashes(one)
@@ -155,8 +144,6 @@ def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = 
     """Return how much data share with each dataset.
 
     Args:
-        connection: Connection to the database.
-        fingerprints: Keyed fingerprints of the data.
         apart: Whether the data owner asserts that nothing else is shared, so that people do not count.
 
     Returns:
@@ -198,11 +185,7 @@ def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[
 
 
 def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
-    """Raise an error if the data do not match a dataset.
-
-    Raises:
-        ConfigError: The dataset is bound to other data.
-    """
+    """Raise an error if the data do not match a dataset."""
     known = versions(connection, name)
     # Among the versions with the most fingerprint parts in common: a version with a fingerprint of the
     # people alone would otherwise match any edges of these people.

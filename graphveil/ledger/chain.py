@@ -392,11 +392,6 @@ class HistoryEntry(NamedTuple):
 class History:
     """The parsed output of ``graphveil.ledger.Ledger.export``.
 
-    Args:
-        steps: Releases that were not refunded.
-        raised: Entries that raised a limit.
-        versions: Entries that bound the dataset to a version of its data.
-
     >>> import tempfile
     >>> from graphveil.ledger import Ledger
     >>> from graphveil.privacy import PureDP, UndirectedEdge

@@ -436,11 +436,7 @@ _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the n
 
 
 def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
-    """Return a limit from given numbers, or None.
-
-    Raises:
-        ConfigError: They are not numbers, or cannot be compared with a double.
-    """
+    """Return a limit from given numbers, or None."""
     if (epsilon is None) != (delta is None):
         raise ConfigError(
             "A budget needs both epsilon and delta (--epsilon, --delta). Pass both, or omit both for "

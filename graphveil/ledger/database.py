@@ -139,17 +139,7 @@ _FOREIGN_ON_SERVER = sa.text(
 
 
 class Store:
-    """A database with a ledger's tables. Connections belong to one process: a fork opens its own.
-
-    Args:
-        url: Location of the database, as ``url_of`` returns it.
-        create: Whether to create an empty ledger if there is none.
-
-    Raises:
-        ConfigError: The file system has no reliable locks, the URL cannot be read, or there is no ledger.
-        LedgerError: The database cannot be opened, is damaged, of a newer version, or older than it was.
-        MissingDependencyError: The driver of PostgreSQL is not installed.
-    """
+    """A database with a ledger's tables. Connections belong to one process: a fork opens its own."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database, and make its tables if it has none."""
@@ -251,11 +241,7 @@ class Store:
         )
 
     def key(self, connection: sa.Connection) -> bytes:
-        """Return the key of the fingerprints, which never leaves the ledger.
-
-        Raises:
-            LedgerError: it is lost, or is not the one that the ledger was made with.
-        """
+        """Return the key of the fingerprints, which never leaves the ledger."""
         return bytes.fromhex(self._checked(connection).key)
 
     def _checked(self, connection: sa.Connection) -> sa.Row[Any]:
@@ -274,12 +260,7 @@ class Store:
         return str(state.checked)[:_ID_LENGTH], int(state.size)
 
     def back_up(self, file: Path) -> None:
-        """Copy a ledger in SQLite to a new file, of one moment, while others may write.
-
-        Raises:
-            ConfigError: a server keeps the ledger, or the file exists.
-            LedgerError: the file cannot be written.
-        """
+        """Copy a ledger in SQLite to a new file, of one moment, while others may write."""
         if self._file is None:
             raise ConfigError(
                 "graphveil cannot back up or restore a ledger in PostgreSQL. Use pg_dump and pg_restore."
@@ -480,12 +461,7 @@ def _engine(url: sa.URL) -> sa.Engine:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy an SQLite database, including its journal or log, to a new file readable by its owner only.
-
-    Raises:
-        LedgerError: It is not an SQLite database, or cannot be read.
-        OSError: The target cannot be created.
-    """
+    """Copy an SQLite database, including its journal or log, to a new file readable by its owner only."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with (
@@ -509,9 +485,6 @@ def writers_excluded(file: Path) -> Iterator[sa.Connection | None]:
 
     Yields a connection to it; None if there is no such file, or it is not a database, which no other process
     can write either.
-
-    Raises:
-        LedgerError: Another process holds the lock for too long.
     """
     with ExitStack() as held:
         folder = os.open(file.parent, os.O_RDONLY)
@@ -534,11 +507,7 @@ def writers_excluded(file: Path) -> Iterator[sa.Connection | None]:
 
 
 def exchange(file: Path, fresh: Path) -> None:
-    """Put another ledger in the place of a file in one step; the old one is kept under another name.
-
-    Raises:
-        FileExistsError: Another process has made a ledger where there was none.
-    """
+    """Put another ledger in the place of a file in one step; the old one is kept under another name."""
     number = next(n for n in count(1) if not file.with_name(f"{file.name}.replaced-{n}").exists())
     for suffix in ("-journal", "-wal", "-shm"):  # SQLite would apply them to the new file
         part = file.with_name(f"{file.name}{suffix}")

@@ -49,15 +49,6 @@ def url_of(location: str | Path) -> str:
 
     The part after ``sqlite:///`` is a literal absolute path, which ``file_of`` reads.
 
-    Args:
-        location: Path of an SQLite file, or a URL.
-
-    Returns:
-        URL of SQLAlchemy.
-
-    Raises:
-        ConfigError: If it is another kind of database, or an SQLite URL that is not a plain file.
-
     >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
     ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
     """
@@ -116,10 +107,6 @@ def check_locks(file: Path) -> None:
 
     Two concurrent reservations would then both read the old total. Network file systems are rejected by
     type: a test on one machine cannot detect what another one sees.
-
-    Raises:
-        ConfigError: The folder's file system has no reliable locks.
-        LedgerError: The folder cannot be written.
     """
     kind = _file_system(file.parent)
     if kind in _REMOTE or not _lock_excludes(file.parent):
@@ -203,11 +190,7 @@ class HighWaterMark:
             return None
 
     def check(self, ident: str, count: int) -> None:
-        """Raise an error for a ledger with fewer entries than recorded before, or for another ledger.
-
-        Raises:
-            LedgerError: It is older than the mark, or another ledger.
-        """
+        """Raise an error for a ledger with fewer entries than recorded before, or for another ledger."""
         seen = self.read()
         if seen is None or (seen[0] == ident[:_LETTERS] and seen[1] <= count):
             return

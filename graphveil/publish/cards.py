@@ -38,14 +38,7 @@ class PairCard:
     """The contents of the model card of a link predictor or a recommender.
 
     Args:
-        method: ``"links"`` or ``"recommender"``.
-        task: Task in the metadata.
-        subject: A sentence on what the model predicts.
-        dataset: Name of the data, if it is known.
         metrics: Released metrics: key and name of each, value, and ends of its interval.
-        limits: What readers must consider.
-        loader: Class that loads the folder.
-        call: Example of a prediction.
     """
 
     method: str
@@ -184,7 +177,6 @@ def model_card(snapshot: "Snapshot", card: Card | None) -> str:
 
 
 def _card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
-    """Return the values of the template of the model card."""
     return {
         "snapshot": snapshot,
         "card": card,

@@ -84,7 +84,6 @@ class PlotLine:
 
     Args:
         name: in the legend; lines of one name share an entry.
-        points: in order.
         number: of its color and dash; None for a gray reference line.
     """
 
@@ -145,10 +144,6 @@ def save(figure: "Figure", form: str, *, title: str = "", **options: Any) -> byt
 def inline_svg(draw: Callable[[], "Figure"], title: str) -> str:
     """Return a chart for an HTML page; ``title`` is its accessible name for screen readers.
 
-    Args:
-        draw: Function that returns the figure. It is called with our style.
-        title: Plain text.
-
     >>> line = PlotLine("a", [(0, 0), (1, 1)], 0)
     >>> inline_svg(lambda: line_chart([line], x_label="x", y_label="y"), "a line")[:4]
     '<svg'
@@ -196,12 +191,7 @@ def line_chart(
     """Return lines over two axes with a legend.
 
     Args:
-        lines: in the order of the legend.
-        x_label: below.
-        y_label: at the left.
-        marks: single dots, for example the rate that the text is about.
         limits: of both axes; by default round numbers around the data.
-        log: whether both axes are logarithmic.
     """
     figure, axes = _empty(x_label, y_label)
     keys = dict[str, Any]()
@@ -232,12 +222,6 @@ def accuracy_chart(
     """Return accuracy or a metric in percent over epsilon; ``has_epsilon`` of them is true.
 
     Points at one epsilon are drawn next to each other.
-
-    Args:
-        series: Series in the order of the legend.
-        label: Label of the axis.
-        intervals: Description of the intervals in the legend, if there are any.
-        name_of: Function that formats an epsilon on the axis.
     """
     figure, axes = _empty("epsilon", label)
     epsilons = sorted({x for one in series for x, y in one.points if y.mean is not None})
@@ -296,11 +280,7 @@ def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[PlotLine]:
 def held_out_charts(
     runs: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
 ) -> list[tuple[str, str]]:
-    """Return inline charts of the ROC and precision-recall curves of held-out edges, each under its name.
-
-    Args:
-        runs: Names in the legend, and the curves of each run by name.
-    """
+    """Return inline charts of the ROC and precision-recall curves of held-out edges, each under its name."""
     drawn = (
         ("ROC curve", "roc", (0.0, 1.0), "false-positive rate", "true-positive rate"),
         ("Precision-recall curve", "precision_recall", (0.5, 0.5), "recall", "precision"),

@@ -88,18 +88,11 @@ class QueryRow:
     """One noisy query of protected data, or several equal ones in a row: a row of a table.
 
     Args:
-        kind: Kind of the answer. In a budget it is the name of the stage.
         sensitivity: L2 sensitivity before noise; 1 if the noise is relative to it.
         noise_std: Standard deviations of the noise, by group of rows; for training steps the noise
             multiplier.
-        values_per_node: Number of values for each node or item.
-        steps: Number of training steps.
-        sampling_rate: Probability with which a step reads a record.
         pays: Public groups of records that are charged; empty for edge-level privacy units.
-        words: Local randomizer of an LDP report, instead of its noise.
-        count: Number of equal queries.
         epsilon: Cost of the row alone, at the plan's delta; budget of an LDP report. Infinite if not known.
-        epsilon_renyi: Renyi bound of this cost: a cross-check, which is larger.
         share: Part of one record's squared mu, for the record that takes part in most stages, or else one
             that takes part in this one. Sampled steps count by the mu of a Gaussian release of the same
             epsilon.
@@ -248,11 +241,7 @@ def stage_text(stage: str, *, lists: bool = False) -> str:
 
 
 def release_rows(plan: ReleasePlan) -> tuple[QueryRow, ...]:
-    """Return a plan's queries in order; alternatives are one row with the noise that is charged for them.
-
-    Raises:
-        ConfigError: If a query has a kind that release folders and model cards have no words for.
-    """
+    """Return a plan's queries in order; alternatives are one row with the noise that is charged for them."""
     common = len(plan.queries) - sum(plan.alternatives)
     rows = tuple(
         QueryRow(
@@ -318,13 +307,6 @@ def event_rows(guarantee: Guarantee, rows: Sequence[QueryRow]) -> tuple[QueryRow
 
     The noise is relative to the sensitivity, for the pair of groups or the group of records that the answer
     depends on most. An LDP report has its epsilon instead, infinite where it is not randomized.
-
-    Args:
-        guarantee: Guarantee with the events.
-        rows: Stored table with the kinds of the queries.
-
-    Raises:
-        ArtifactError: The table does not follow from the events.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1)

@@ -86,13 +86,7 @@ def write_release(
     """Write the public part of a fit to a new folder, atomically.
 
     Args:
-        snapshot: The fit as plain data.
-        folder: A path that does not exist yet, or an empty folder.
-        card: Contents of the model card on data and accuracy.
         per_node: A second such folder, for what the unit excludes from the first.
-
-    Raises:
-        ConfigError: A folder is not empty, or nothing is excluded.
     """
     guarantee, kept_back = snapshot.guarantee, withheld_files(snapshot.guarantee.unit)
     if per_node is not None and not kept_back:
@@ -141,12 +135,7 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     """Return the contents of a release folder as plain data, with per-node results if they are available.
 
     Args:
-        folder: The run folder, or the release itself.
-        release: Result of ``find_release``.
         per_node: Folder of the per-node results, by default that of the run folder.
-
-    Raises:
-        ArtifactError: A part is damaged, or does not match the others.
     """
     file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     named = 0 if file.shape.classes == 1 else file.shape.classes  # a single output is a number
@@ -201,11 +190,7 @@ def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
 
 
 def read_privacy_file(path: Path) -> ReleaseGuarantee:
-    """Read ``privacy.json``; the guarantee is recomputed and compared.
-
-    Raises:
-        ArtifactError: If it is damaged, or its figures do not follow from its events.
-    """
+    """Read ``privacy.json``; the guarantee is recomputed and compared."""
     file = read_schema(path, PrivacyFile)
     with rejecting(path):
         guarantee = guarantee_from_record(file.record)

@@ -80,13 +80,8 @@ class ComplianceReport:
     """One dated page for a privacy officer: facts, a summary in plain language, the details.
 
     Args:
-        about: Method and data.
-        day: Date of the page.
-        guarantee: Guarantee of one run.
-        covered: Whether the guarantee covers the accuracies.
         totals: Scope, epsilon and delta of privacy losses, from the one model to everything released of the
             data.
-        record: Versions, fingerprint and receipts, a line each.
     """
 
     about: str
@@ -174,10 +169,7 @@ def report_page(
     """Return the HTML report of a run.
 
     Args:
-        metrics: The object that ``train --json`` prints.
         history: Rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
-        guarantee: Guarantee of one run.
-        notice: Privacy compliance report of the run.
     """
     target = "a number" if predicts_numbers(metrics) else counted(metrics["classes"], "class", "classes")
     sizes = f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · {target}"
@@ -284,7 +276,6 @@ def _result_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _cost_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the privacy cost of one model."""
     cost = Cost.from_guarantee(metrics["guarantee"])
     at_delta = f", at δ = {format_delta(metrics['delta'])}" if metrics["delta"] else ""
     rate = f"attack bound: true-positive rate at 1\u00a0% false positives{cost.mark}"
@@ -295,7 +286,6 @@ def _cost_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _result_chart(metrics: Mapping[str, Any]) -> str:
-    """Return the accuracies with their intervals as a chart."""
     results = [
         (name, interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")))
         for name, prefix, _ in compared_models(metrics, "mlp (no-graph baseline)")
@@ -383,15 +373,7 @@ def _losses(history: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
 
 
 def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
-    """Return the page.
-
-    Args:
-        runs: in the order of the tables, all of one kind.
-        today: the date that the page shows.
-
-    Raises:
-        ConfigError: If the runs have no common metric.
-    """
+    """Return the page."""
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
         raise ConfigError(

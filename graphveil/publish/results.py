@@ -150,10 +150,6 @@ def results_table(metrics: Mapping[str, Any], *, page: bool = False) -> Table:
 
     The head marks values that depend on protected records. Where noisy counts were charged, a terminal shows
     the accuracies from these alone, because its table may fold; a page shows the exact ones too.
-
-    Args:
-        metrics: The object that ``train --json`` prints.
-        page: Whether it is for a page, and not for a terminal.
     """
     single, private, tested = metrics["runs"] == 1, metrics["private_accuracy"], metrics.get("tested")
     interval_head = " [95 % interval]" if page else " [95 % CI]"
@@ -185,9 +181,6 @@ def results_table(metrics: Mapping[str, Any], *, page: bool = False) -> Table:
 
 def metric_table(metrics: Mapping[str, Any]) -> Table | None:
     """Return head and rows of the metrics on test nodes next to the baseline's; None where labels are secret.
-
-    Args:
-        metrics: The object that ``train --json`` prints.
     """
     own, baseline = metrics.get("test_metrics"), metrics.get("mlp_test_metrics")
     if predicts_numbers(metrics):
@@ -255,9 +248,6 @@ def default_metric(metrics: Mapping[str, Any]) -> str | None:
     With two classes it is the ROC-AUC. With more it is the macro F1, if it was released under a unit that
     protects labels, where no metric can select.
 
-    Args:
-        metrics: The object that ``train --json`` prints.
-
     >>> counts = [{"metrics": {"macro_f1": {"value": 0.8, "low": 0.75, "high": 0.84}}}]
     >>> default_metric({"classes": 3, "private_metrics": counts}), default_metric({"classes": 3})
     ('macro_f1', None)
@@ -274,10 +264,6 @@ def metric_summary(metrics: Mapping[str, Any], name: str) -> Summary:
     """Return a metric of test nodes over the runs: from charged noisy counts if there are some, else exact.
 
     The interval of a single run with noisy counts is that of the noise.
-
-    Args:
-        metrics: The object that ``train --json`` prints.
-        name: Name of the metric.
     """
     if "metric_values" in metrics:  # of links, or of a recommender
         values, noisy = metrics["metric_values"].get(name, [None]), metrics["private_metrics"].get(name)
@@ -407,12 +393,6 @@ class FinishedRun:
     """One run folder that is complete.
 
     Args:
-        name: Name of the folder.
-        metrics: The object that ``train --json`` printed.
-        guarantee: Guarantee of one run, recomputed from its events.
-        configuration: Arguments of the run.
-        versions: Versions of the packages that it ran with.
-        attacks: Results of ``graphveil attack``, by attack.
         curves: Curves of held-out edges by name, each a list of [x, y]; None for other runs.
     """
 

@@ -21,15 +21,8 @@ class Snapshot:
     """All contents of a release folder, and the per-node results if they are available.
 
     Args:
-        method: Name of the method.
-        parameters: Constructor keywords.
         features, classes, nodes, train_records: Public sizes; None for those that a file omits.
         class_names: Labels by class number; empty for unnamed classes.
-        guarantee: Guarantee of the release.
-        rows: Released queries, for tables.
-        sampler: Name of the noise sampler.
-        state: Trained parameters by name.
-        released: Noisy query results by name.
         proba: Probabilities (N, C), or predicted numbers (N, 1); None if they are not public.
         ids: The nodes' own ids, or None for numbers.
         scaling: Scaling of feature columns, as plain values; None without scaling.
@@ -57,12 +50,7 @@ class Snapshot:
 
     @property
     def own_proba(self) -> Tensor:
-        """Probabilities (N, C).
-
-        Raises:
-            ArtifactError: They are not in the release, and per-node results are not available.
-            UnitError: The guarantee covers no predictions, and there are none.
-        """
+        """Probabilities (N, C)."""
         if self.proba is None:
             raise no_predictions_note(self.guarantee)
         return self.proba

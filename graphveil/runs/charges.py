@@ -65,9 +65,6 @@ class RunAccount:
     """A dataset's budget under the privacy unit of one command.
 
     Args:
-        ledger: Ledger of the dataset.
-        unit: Privacy unit of the command, as the ledger names it.
-        delta: Delta of totals, if the budget does not define one.
         earlier: Ledger entries of this process that belong to other experiments.
         others: Further names of the same data in this ledger, whose releases do not count here.
         people: For each dataset of this ledger, the share of its people that are in the data.
@@ -87,14 +84,9 @@ class RunAccount:
         """Attach the ledger of a dataset to a graph, and return its account.
 
         Args:
-            graph: The graph as read, before a recipe.
-            guarantee: Guarantee of the command.
             named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered dataset; None for the user's own ledger,
                 which recognizes the data, or registers them without a limit.
             charge: The graph that is queried, if a recipe has created another one.
-
-        Raises:
-            ConfigError: No such dataset is registered, several match, or it has other data.
         """
         account = cls.from_parts(fingerprint_parts(graph), guarantee, named)
         attach_ledger((charge or graph).edge_set, account.ledger)
@@ -115,16 +107,8 @@ class RunAccount:
         leaves no trace.
 
         Args:
-            parts: Content of each part of the data, in pieces.
-            guarantee: Guarantee of the command.
             named: Value of ``--ledger``; None for the user's own ledger.
             apart: Whether the data owner asserts that the data are disjoint from others.
-
-        Returns:
-            The account under the unit of the guarantee.
-
-        Raises:
-            ConfigError: If no such dataset is registered, several match, or it has other data.
 
         Privacy:
             Reads: the data, for keyed fingerprints. Charges: nothing.
@@ -148,11 +132,7 @@ class RunAccount:
         return cls(opened.data_set(_chosen(opened, name, unit)), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
-        """Check the total of a run against the limit of every privacy unit before the run starts.
-
-        Raises:
-            BudgetError: The total exceeds a limit.
-        """
+        """Check the total of a run against the limit of every privacy unit before the run starts."""
         for one in (guarantee, *guarantee.additional):
             self.ledger.check(Entry("planned", PLANNED_LABEL, one.event, one.slack, one.protected))
 
@@ -318,10 +298,6 @@ def undone_if_rejected(
     """Refund a new run whose fit is rejected, and remove its folder if nothing of the data was recorded.
 
     Args:
-        folder: the run's.
-        graph: Graph whose edges are queried.
-        account: the run's account in a ledger, if it has one.
-        made: Folders that were missing before the run.
         resume: Whether the run was interrupted before, and so keeps what it has.
     """
     recorded_before = len(ledger_of(graph.edge_set))
@@ -337,11 +313,7 @@ def undone_if_rejected(
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in a run's file; none if it does not exist.
-
-    Raises:
-        ArtifactError: the file is damaged.
-    """
+    """Return the receipts in a run's file; none if it does not exist."""
     if not path.is_file():
         return []
     content = read_json(path)
@@ -363,12 +335,7 @@ def add_receipts(path: Path, account: RunAccount) -> None:
 
 
 def receipts_below(folder: Path) -> list[dict[str, Any]]:
-    """Return the receipts of a run folder, and of all run folders in it, as in one of a sweep.
-
-    Raises:
-        ArtifactError: a file of receipts is damaged.
-        ConfigError: The folder does not exist.
-    """
+    """Return the receipts of a run folder, and of all run folders in it, as in one of a sweep."""
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder. Name run folders.")
     found: list[dict[str, Any]] = []
@@ -390,9 +357,6 @@ class EarlierPrediction:
     """One prediction of another graph.
 
     Args:
-        path: Its file.
-        data_set, place: Dataset and ledger that it is charged to.
-        privacy_cost: Privacy cost of the prediction alone.
         disjoint: Whether the caller asserted that the graph shares no edge, or no person, with earlier ones.
         receipts: Receipts of the ledgers; none if the process was killed before it had them.
     """
@@ -406,11 +370,7 @@ class EarlierPrediction:
 
     @classmethod
     def read(cls, path: Path) -> "EarlierPrediction":
-        """Read the file of a prediction.
-
-        Raises:
-            ArtifactError: it is damaged.
-        """
+        """Read the file of a prediction."""
         try:
             content = read_checked(path)
             privacy_cost, receipts = guarantee_from_plain(content["privacy_cost"]), tuple(content["receipts"])
@@ -452,11 +412,7 @@ class EarlierPrediction:
 
 
 def earlier_predictions(run: Path) -> list[EarlierPrediction]:
-    """Return the predictions that a run's folder records, in order; none if there is only a release.
-
-    Raises:
-        ArtifactError: a file is damaged.
-    """
+    """Return the predictions that a run's folder records, in order; none if there is only a release."""
     return [EarlierPrediction.read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
 
 
@@ -472,9 +428,6 @@ def record_prediction(
     """Record a prediction before its edges are queried, so that a killed process leaves a record.
 
     Returns None if there is only a release, whose folder is never written to.
-
-    Raises:
-        ConfigError: The run's folder cannot be written.
     """
     folder = RunFolder(run)
     if not folder.lock.is_file():
@@ -506,8 +459,6 @@ class PredictionAccounts:
         charged: Account of the graph that is queried, and of the training data if they are charged.
         possibly_shared: Datasets that are charged despite an assertion, because nothing shows that it is
             true.
-        privacy_cost: Privacy cost of the prediction alone.
-        record: Writes the prediction in the run's folder.
     """
 
     charged: tuple[RunAccount, ...]
@@ -529,17 +480,7 @@ class PredictionAccounts:
         """Find the ledgers, and attach them.
 
         Args:
-            run: The run's folder, or a release alone.
-            model: Model loaded from it.
-            graph: The other graph.
-            privacy_cost: Privacy cost of its prediction alone.
-            named: Value of ``--ledger`` for the other graph's data.
             assumed_disjoint: Whether the caller asserts that it shares no edge (or person) with the others.
-
-        Raises:
-            ConfigError: The ledger of the training data, or of an earlier graph, cannot be found, or the
-                assertion is about data that are the same in the ledger.
-            ArtifactError: The folder's receipts are damaged.
         """
         own = RunAccount.from_parts(fingerprint_parts(graph), privacy_cost, named, apart=assumed_disjoint)
         training, earlier = _queried_before(run, own.ledger, privacy_cost)
@@ -564,11 +505,7 @@ class PredictionAccounts:
         return cls(tuple(charged), tuple(ledger.name for ledger in shared), privacy_cost, record)
 
     def check_room(self) -> None:
-        """Check the prediction against the limits of all ledgers before the work.
-
-        Raises:
-            BudgetError: The prediction exceeds a limit.
-        """
+        """Check the prediction against the limits of all ledgers before the work."""
         for account in self.charged:
             account.check_room(self.privacy_cost)
 
@@ -611,15 +548,6 @@ class PredictionAccounts:
 
 def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
     """Return the ledgers whose edges may be in a graph to predict: of the training data and earlier graphs.
-
-    Args:
-        run: The run's folder.
-        own: Ledger of the graph that is queried, which is excluded.
-        guarantee: Guarantee of the run.
-
-    Raises:
-        ConfigError: A ledger cannot be found.
-        ArtifactError: The folder's receipts are damaged.
     """
     training, earlier = _queried_before(run, own, guarantee)
     found = [] if training is None else [training.ledger]
@@ -666,14 +594,8 @@ def _possibly_shared(
     they share no person.
 
     Args:
-        graph: Graph to predict.
         others: Ledgers of the training data and of graphs that were predicted before, each with the hashed
             ids of its data, or None.
-        own: Ledger of the graph to predict.
-        unit: The privacy unit.
-
-    Raises:
-        ConfigError: The ledger has recorded the graph as training data of the model, or as predicted before.
     """
     if own in others:
         raise ConfigError(
@@ -702,14 +624,8 @@ def charge_reports(
     """Charge LDP reports to the people who send them, before the reports leave this process.
 
     Args:
-        account: Account of the people.
-        protocol: Collection protocol.
-        encoded_reports: Ids and encoded LDP reports. Equal ones are charged once.
         records: The record of each LDP report. The entry is named by a fingerprint of both under the
             ledger's key. A changed record may by chance send the same few bits, and is charged again.
-
-    Raises:
-        BudgetError: The remaining budget is too small.
     """
     report_lines = (f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in encoded_reports)
     tags = account.ledger.fingerprints({"messages": report_lines, "records": records}).values()
@@ -718,11 +634,7 @@ def charge_reports(
 
 
 def charge_received(account: RunAccount, protocol: "CollectionProtocol") -> None:
-    """Charge a protocol to people of whom this process has only LDP reports, once for all their reports.
-
-    Raises:
-        BudgetError: The remaining budget is too small.
-    """
+    """Charge a protocol to people of whom this process has only LDP reports, once for all their reports."""
     if not any(entry.label == _label(protocol) for entry in account.ledger.entries):
         account.charge(f"received-{protocol.digest.hex()}", _label(protocol), protocol.guarantee)
 

@@ -36,11 +36,7 @@ def write_reports(
     """Write the reports of a run and its metrics, before the release is published.
 
     Args:
-        folder: the run's.
         metrics: what ``train --json`` prints; the places of folder and ledger are added.
-        release: the release, waiting for its place.
-        page: returns the HTML report.
-        account: the run's account in a ledger, if it has one.
     """
     metrics["out"] = str(folder.root)
     if account is not None:

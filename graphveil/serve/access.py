@@ -100,8 +100,6 @@ class RateLimiter:
     burst of requests. No history is stored.
 
     Args:
-        per_second: Requests per second, on average.
-        burst: Number of requests that may arrive at once.
         keys: Number of keys; a server without keys uses place 0.
         file: File where several workers share the instants; None in one process.
 
@@ -139,13 +137,7 @@ _MAX_LETTERS = 1000  # of an id
 
 
 class Key(StrictSchema):
-    """One key: the hash of its text, and what it may do.
-
-    Args:
-        sha256: Hash of the text of the key.
-        subjects: Ids whose rows it may read under node-level units, as text.
-        releases: Whether it may make new releases, which spend privacy budget.
-    """
+    """One key: the hash of its text, and what it may do."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     subjects: list[Annotated[str, Field(max_length=_MAX_LETTERS)]] = Field(default=[])

@@ -118,8 +118,6 @@ class AdmissionControl:
 
     Args:
         keys: Keys of callers; None for a server without keys.
-        limits: Limits of requests.
-        metrics: Counters of requests.
         rate_limiter: Requests per second and key; None for no limit.
     """
 
@@ -159,10 +157,6 @@ class RequestMiddleware:
     among the requests under way only once its body is there and until its answer is computed. So clients that
     send or read slowly take no places, and what they hold is bounded in bytes. A failure is 500, and the log
     only has the class of the error, because its text may quote data.
-
-    Args:
-        app: Application that answers the requests.
-        admission: Keys, limits and counters.
     """
 
     def __init__(self, app: App, admission: AdmissionControl) -> None:
@@ -268,7 +262,6 @@ class RequestMiddleware:
         return body
 
     async def _read_body(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
-        """Read a body up to the limit."""
         most, size, body, more = self._limits.body_bytes, 0, bytearray(), True
         while more and size <= _DRAIN_FACTOR * most:
             message = await receive()

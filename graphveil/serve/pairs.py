@@ -23,10 +23,6 @@ MAX_LISTS = 100  # nodes or lists of a request: each is scored against all nodes
 class ServedPairs:
     """The released model of a link predictor or a recommender.
 
-    Args:
-        name: Name of the folder.
-        model: The model.
-
     Privacy:
         Contains released values alone, so every answer is post-processing. A recommender reads the lists of
         a request. They are neither stored nor logged, and the answer is for their sender.
@@ -39,11 +35,7 @@ class ServedPairs:
 
     @classmethod
     def read(cls, folder: LinkFolder) -> "ServedPairs":
-        """Read the public folder of a model.
-
-        Raises:
-            ArtifactError: If it is damaged, or names a node twice.
-        """
+        """Read the public folder of a model."""
         whole = folder.path.resolve()
         found = cls(
             name=whole.parent.name if whole.name == "release" else whole.name,
@@ -74,15 +66,7 @@ class ServedPairs:
         return {one: place for place, one in enumerate(self.ids)}
 
     def answer(self, question: PairsRequest, most: int) -> dict[str, Any]:
-        """Return scores of pairs, or the best candidates of nodes or lists.
-
-        Args:
-            question: The request.
-            most: Maximum number of ids of a request.
-
-        Raises:
-            RequestError: If the model does not answer it, an id is unknown, or there are too many ids.
-        """
+        """Return scores of pairs, or the best candidates of nodes or lists."""
         known, model = question.known, self.model
         if (known == "lists") == isinstance(model, LinkPredictor):
             raise RequestError("other_model")

@@ -76,7 +76,6 @@ class NewRecordsGraph:
     """A graph that a caller sends, in an order that does not depend on that of the request.
 
     Args:
-        features: Features by id.
         edges: Pairs of ids, each once; of an undirected one the smaller end is first.
     """
 
@@ -85,12 +84,7 @@ class NewRecordsGraph:
 
     @classmethod
     def read(cls, records: object, edges: object, run: ServedRun, *, directed: bool) -> "NewRecordsGraph":
-        """Read the records and edges of a request.
-
-        Raises:
-            RequestError: If they are invalid, the features are not those of the run, an id is listed twice,
-                or an edge has an unknown end.
-        """
+        """Read the records and edges of a request."""
         try:
             field = "records"
             found = _RECORDS.validate_python(records)
@@ -132,11 +126,7 @@ class NewRecordsGraph:
 
 
 def _features(found: Sequence[NewNodeRecord], run: ServedRun) -> list[list[float]]:
-    """Return the features of each record as the model reads them, in 32 bits, for every encoding.
-
-    Raises:
-        RequestError: If the features are not those of the run.
-    """
+    """Return the features of each record as the model reads them, in 32 bits, for every encoding."""
     rules = () if run.encoding is None else run.encoding.rules
     names = [rule.name for rule in rules]
     if run.encoding is not None and run.encoding.constant:
@@ -198,15 +188,6 @@ class ServerLedger:
     A release is recorded in the ledger that the operator names, in those of all data that may share edges
     with it (first of all the training data), and in a ledger of the server, with the limit that the operator
     allowed. All of them use a reference that follows from the request, so a repeated request is charged once.
-
-    Args:
-        release_budget: Budget that the operator allowed.
-        guarantee: Guarantee of the run, whose unit and delta its releases have.
-        folder: Folder of the ledger of the server.
-
-    Raises:
-        ConfigError: If the dataset is not registered, has no budget under the unit, or its name is ambiguous.
-        LedgerError: If a database cannot be used.
     """
 
     def __init__(self, release_budget: ReleaseBudget, guarantee: Guarantee, folder: Path) -> None:
@@ -229,12 +210,7 @@ class ServerLedger:
         return self._data_set.fingerprints({"question": parts})["question"]
 
     def for_request(self, reference: str, others: Sequence[DataSetLedger]) -> PrivacyLedger:
-        """Return the ledger of one request, to attach to its graph.
-
-        Args:
-            reference: Reference of the request.
-            others: Ledgers of data that the graph may share edges with.
-        """
+        """Return the ledger of one request, to attach to its graph."""
         # The ledger of the server comes last: a process that is killed in between leaves the datasets with
         # less budget, and never with more.
         return JointLedger((self._data_set, *others, self._own), reference=reference)
@@ -280,14 +256,7 @@ class ReleaseService:
     stored there. A lock on the folder lets one worker release at a time.
 
     Args:
-        folder: Run folder, with its internal part.
-        run: Served run.
-        release_budget: Budget of all releases.
         max_waiting: Number of requests that may wait for a release in this process.
-
-    Raises:
-        ConfigError: If the run has another unit, no guarantee or no internal part, or the ledger has no such
-            budget.
 
     Privacy:
         Every answer about new records is charged. The model is loaded from ``release/`` alone, so that it
@@ -320,17 +289,7 @@ class ReleaseService:
         self._model_digest = _digest(find_release(folder))
 
     async def rows(self, records: object, edges: object, most: int, caller: Key) -> list[dict[str, Any]]:
-        """Return the rows of new records, in the order in which they were sent.
-
-        Args:
-            records: New records, as sent.
-            edges: Pairs of their ids, as sent.
-            most: Largest number of records.
-            caller: Key that is charged.
-
-        Raises:
-            RequestError: If they are invalid, there is no budget for them, or too many requests wait.
-        """
+        """Return the rows of new records, in the order in which they were sent."""
         if isinstance(records, list) and len(records) > most:
             raise RequestError("too_many_ids", most=most)
         if self._waiting >= self._most:
@@ -342,11 +301,7 @@ class ReleaseService:
             self._waiting -= 1
 
     async def budget(self) -> dict[str, Any]:
-        """Return the limit, the spent and the remaining epsilon.
-
-        Raises:
-            RequestError: If the ledger cannot be reached.
-        """
+        """Return the limit, the spent and the remaining epsilon."""
         try:
             return await asyncio.to_thread(self._server_ledger.as_plain)
         except LedgerError:
@@ -427,7 +382,6 @@ class ReleaseService:
 
 
 def _digest(release: Path) -> bytes:
-    """Return a digest that identifies this fit."""
     return b"".join(
         hashlib.sha256((release / name).read_bytes()).digest() for name in (MODEL, PRIVACY, WEIGHTS)
     )

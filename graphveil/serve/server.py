@@ -39,12 +39,7 @@ _WORKER_START_SECONDS = 30  # a worker that does not answer its supervisor for s
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a bound server socket; connections wait there until a worker accepts them.
-
-    Raises:
-        ConfigError: If the address cannot be used, or is empty, which would mean all addresses of the
-            machine.
-    """
+    """Return a bound server socket; connections wait there until a worker accepts them."""
     if not host:
         raise ConfigError(
             "--host is empty. Set it to an address such as 127.0.0.1, or to 0.0.0.0 for all "
@@ -64,14 +59,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool = False) -> uvicorn.Config:
-    """Return the configuration of uvicorn.
-
-    Args:
-        app: Application, or a function that makes it in each worker.
-        limits: Limits of each worker.
-        workers: Number of processes.
-        factory: Whether ``app`` makes the application.
-    """
+    """Return the configuration of uvicorn."""
     # JSON lines on standard error: of the server, and only the class of errors of other parts.
     output = {"handlers": ["stderr"], "propagate": False}
     log_config: dict[str, Any] = {
@@ -203,9 +191,6 @@ def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[]
     They are spawned, not forked, because a forked copy of a process with threads may block. Clients of a
     killed worker send their requests again: requests that wait on the socket go to other workers, and charges
     are in the ledger.
-
-    Raises:
-        GraphveilError: a worker exits as soon as it starts.
     """
     with TemporaryDirectory(prefix="graphveil-serve-") as folder:
         os.environ[SHARED_FOLDER] = folder  # read by workers when they import prometheus_client

@@ -77,11 +77,7 @@ def make_app(
     release_service: "ReleaseService | None" = None,
     shared: Path | None = None,
 ) -> "FastAPI":
-    """Return an application.
-
-    Raises:
-        MissingDependencyError: the extra ``serve`` is not installed.
-    """
+    """Return an application."""
     try:
         from graphveil.serve.access import RateLimiter
         from graphveil.serve.app import application
