@@ -110,7 +110,7 @@ def write_run(folder: Path, nodes: int) -> Path:
     from graphveil.core.unit import UndirectedEdge
     from graphveil.privacy import Guarantee
     from graphveil.publish.release_folder import write_release
-    from graphveil.publish.snapshot import Snapshot
+    from graphveil.publish.schemas import Snapshot
 
     proba = torch.rand(nodes, CLASSES, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     snapshot = Snapshot(

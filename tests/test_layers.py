@@ -245,6 +245,19 @@ def test_nothing_but_the_core_reads_protected_fields_of_a_graph() -> None:
     ]
 
 
+def test_one_function_records_entries_in_a_ledger() -> None:
+    """``charge`` of the core; ledgers call each other, and a session records the history of a training."""
+    found = {
+        f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+        for path, tree in TREES.items()
+        if path.parts[len(PACKAGE.parts)] != "ledger" and path != PACKAGE / "core" / "ledger.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "record"
+        if node.args and ast.unparse(node.func.value) != "session"
+    }
+    assert not found
+
+
 def test_a_guarantee_is_imported_with_its_words() -> None:
     """``graphveil.privacy`` sets ``Guarantee.words``, so parts above the core take the class from there."""
     assert not [

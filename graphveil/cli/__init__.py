@@ -19,10 +19,8 @@ from graphveil import __version__
 from graphveil._util import signals
 from graphveil.cli import (
     attack,
-    audit,
     check,
     collect,
-    compare,
     inspect,
     ledger,
     perturb,
@@ -48,9 +46,9 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     reproduce.reproduce,
     predict.predict,
     perturb.perturb,
-    compare.compare,
+    perturb.compare,
     inspect.calibrate,
-    audit.audit,
+    attack.audit,
     inspect.explain,
     serve.serve,
     serve.keys,

@@ -5,6 +5,9 @@ import inspect
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import rich
@@ -15,10 +18,20 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from graphveil.cli.failures import begin_command
-from graphveil.cli.options import LINK_METHODS, PANELS, PrivacyOptions, descriptions_of
-from graphveil.cli.reads import check_options
+from graphveil.cli.options import (
+    DATA,
+    EDGE_LIST,
+    LABELS,
+    LINK_METHODS,
+    NO_TABLES,
+    PANELS,
+    PrivacyOptions,
+    descriptions_of,
+)
+from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import model_class
+from graphveil.runs.source import PublicFlags
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
 _REQUIRED = {
@@ -188,3 +201,287 @@ def parameters(method: str) -> dict[str, str]:
             text = descriptions[part.name].text if part.name in descriptions else ""
             listed[f"{part.name}={default}"] = text.replace("``", "")
     return listed
+
+
+Values = Mapping[str, Any]
+Names = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A choice on the command line.
+
+    Args:
+        words: Its name in an error message.
+        reads: Options that it reads.
+        among: Options that it decides on; None for all options of the command.
+    """
+
+    words: str
+    reads: Names
+    among: Names | None = None
+
+
+def check_options(context: Any) -> None:
+    """Reject command-line options that have no effect.
+
+    Raises:
+        ConfigError: One of them is given.
+    """
+    given = given_options(context)
+    if given:
+        for choice in choices(" ".join(context.command_path.split()[1:]), context.params):
+            check_choice(choice, given)
+
+
+def check_choice(choice: Declaration, given: Mapping[str, str]) -> None:
+    """Reject given options, by name, that a choice does not read.
+
+    Raises:
+        ConfigError: One of them is given.
+    """
+    decided = given.keys() if choice.among is None else given.keys() & choice.among
+    unread = [given[name] for name in given if name in decided - choice.reads]
+    if unread:
+        it = "it" if len(unread) == 1 else "them"
+        raise ConfigError(f"{choice.words} does not use {', '.join(unread)}. Remove {it}.")
+
+
+def given_options(context: Any) -> dict[str, str]:
+    """Return the options of a command line, as they are spelled, by their names; none of the environment."""
+    found = dict[str, str]()
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name)
+        if isinstance(one, TyperOption) and source is not None and source.name == "COMMANDLINE":
+            negated = one.secondary_opts and context.params[one.name] is False
+            found[str(one.name)] = (one.secondary_opts if negated else one.opts)[0]
+    return found
+
+
+def choices(command: str, values: Values) -> Iterable[Declaration]:
+    """Return the choices of a command line, which declare what they read."""
+    return _CHOICES.get(command, _no_choices)(values)
+
+
+def _no_choices(values: Values) -> Iterator[Declaration]:
+    """Return nothing: the command reads all of its options in every case."""
+    yield from ()
+
+
+def _names(*groups: type) -> Names:
+    return frozenset(part.name for group in groups for part in fields(group))
+
+
+# -- methods -------------------------------------------------------------------------------------------------
+
+_LISTS = frozenset({"items", "rating", "min_rating"})
+_DATA = DATA | _LISTS
+_KEYWORDS = _names(PrivacyOptions) | {"epsilon"}  # options that are parameters of methods, if these have them
+_RUN = frozenset({"set", "seed", "runs", "out", "ledger", "resume", "dry_run", "json"})
+_OF_ALL_METHODS = frozenset({"unit", "epsilon", "delta", "max_units"})
+_OF_CLASSIFIERS = (
+    DATA
+    | _names(PublicFlags)
+    | _RUN
+    | {"recipe", "expect_edges", "backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
+)
+_TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | _LISTS
+_TABLES_OF_USERS |= {"unknown_ids", "null_values", "delimiter", "decimal"}
+_OF_PAIRS: dict[str, Names] = {
+    "links": DATA.difference(LABELS) | _RUN | {"jobs"},
+    "recommender": _TABLES_OF_USERS | _RUN | {"jobs"},
+}
+_BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledger"})
+
+
+def _of_method(method: str, values: Values) -> Names:
+    """Return which options of ``train`` and ``sweep`` a method reads."""
+    from graphveil.estimators import METHODS
+    from graphveil.links import link_model_class
+
+    if method in LINK_METHODS:
+        cls: Any = link_model_class(method)
+        return _OF_PAIRS[method] | (_KEYWORDS & {part.name for part in fields(cls)})
+    given = {name for name in _KEYWORDS | {"module"} if values.get(name) is not None}
+    given -= {name for name in given if values[name] is False}
+    if given <= _OF_ALL_METHODS:
+        return _OF_CLASSIFIERS | given  # without the import of the method, which takes seconds
+    code = {"module"} if ".py:" in (values.get("module") or "") else set[str]()  # which may define the method
+    if method not in METHODS:
+        return _OF_CLASSIFIERS | _KEYWORDS | code
+    cls = METHODS[method]
+    known = {part.name for part in fields(cls) if part.init}
+    if not cls.is_local(values.get("unit")):
+        known -= {"theta"}
+    return _OF_CLASSIFIERS | (known & (_KEYWORDS | {"module"})) | code
+
+
+def _of_data(values: Values) -> Iterator[Declaration]:
+    """Return what a source of a graph reads."""
+    if values.get("dataset") is not None:
+        yield Declaration("--dataset", frozenset({"dataset", "root", "task"}), _DATA)
+    elif values.get("graph") is not None:
+        yield Declaration("--graph", frozenset({"graph", "task"}), _DATA)
+    else:
+        yield Declaration("A graph from tables", _DATA - {"root"}, _DATA)
+
+
+def _of_unit(values: Values) -> Iterator[Declaration]:
+    """Return what a privacy unit reads."""
+    if values.get("unit") == "none":
+        yield Declaration("Unit none", frozenset(), _BUDGET)
+
+
+def _of_dry_run(values: Values) -> Iterator[Declaration]:
+    if values.get("dry_run"):
+        yield Declaration("--dry-run", frozenset(), frozenset({"ledger", "track"}))
+
+
+def _train(values: Values) -> Iterator[Declaration]:
+    yield Declaration(f"Method {values['method']}", _of_method(values["method"], values))
+    if values["method"] == "mlp":  # it is the baseline
+        yield Declaration("Method mlp", frozenset(), frozenset({"baseline"}))
+    yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
+
+
+def _sweep(values: Values) -> Iterator[Declaration]:
+    methods = [name.strip() for name in values["methods"].split(",")]
+    words = f"Method {methods[0]}" if len(methods) == 1 else f"A sweep of {', '.join(methods)}"
+    yield Declaration(words, frozenset().union(*(_of_method(name, values) for name in methods)))
+    yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
+
+
+def _calibrate(values: Values) -> Iterator[Declaration]:
+    from graphveil.estimators import METHODS
+
+    method, unit = values["method"], values["unit"] or ""
+    sizes = {"nodes_count", "classes_count", "features_count", "training_count", "labeled_count"}
+    reads = _of_method(method, values) & (_KEYWORDS | {"module"})
+    if method in LINK_METHODS:
+        yield Declaration(f"Method {method}", reads | {"noise_std", "nodes_count", "set", "json"})
+    elif method in METHODS:
+        yield Declaration(f"Method {method}", reads | sizes | {"noise_std", "set", "json"})
+    if unit.startswith("node-"):
+        yield Declaration(f"Unit {unit}", frozenset(), frozenset({"labeled_count"}))
+    elif unit:
+        yield Declaration(f"Unit {unit}", frozenset(), frozenset({"training_count"}))
+
+
+# -- runs ----------------------------------------------------------------------------------------------------
+
+_PREDICTED = frozenset({"out", "json"})
+_OF_ANOTHER_GRAPH = (
+    DATA.difference(NO_TABLES, LABELS)
+    | _names(PublicFlags)
+    | _PREDICTED
+    | {"assume_disjoint_edges", "assume_disjoint_nodes", "allow_spend", "ledger", "backend", "address"}
+)
+
+
+def _predict(values: Values) -> Iterator[Declaration]:
+    from graphveil.links import find_link_folder
+
+    found = find_link_folder(values["run"])
+    if found is None and not values["run"].is_dir():
+        return  # another error
+    if found is None:
+        yield Declaration("A run that predicts nodes", _OF_ANOTHER_GRAPH)
+        if values["nodes"] is None and values["edges"] is None:
+            yield Declaration("A prediction without --nodes and --edges", _PREDICTED)
+    elif found.kind == "recommender":
+        yield Declaration("A run of recommender", _TABLES_OF_USERS | _PREDICTED | {"top_k"})
+    elif values["pairs"] is not None:
+        yield Declaration("--pairs", frozenset({"pairs", "source", "target"}) | _PREDICTED)
+    else:
+        yield Declaration("A run of links", frozenset({"pairs", "top_k"}) | _PREDICTED)
+
+
+def _attack(values: Values) -> Iterator[Declaration]:
+    from graphveil.runs.run_folder import RunFolder, read_json
+
+    data, folder = frozenset({"root", "nodes", "edges"}), RunFolder(values["run"])
+    if folder.lock.is_file():
+        named = "data.dataset" in read_json(folder.lock).get("configuration", {})
+        words = "A run on a named dataset" if named else "A run on tables"
+        yield Declaration(words, frozenset({"root"}) if named else data - {"root"}, data)
+    if values.get("sampling") not in (None, "lo", "hi"):
+        yield Declaration(f"--sampling {values['sampling']}", frozenset(), frozenset({"cutoff"}))
+
+
+# -- other commands ------------------------------------------------------------------------------------------
+
+
+def _perturb(values: Values) -> Iterator[Declaration]:
+    yield from _of_edges(values)
+    yield from (*_of_unit(values), *_of_dry_run(values))
+    if values["private_fraction"] is None:
+        yield Declaration("perturb without --private-fraction", frozenset(), frozenset({"seed"}))
+
+
+def _of_edges(values: Values) -> Iterator[Declaration]:
+    among = frozenset(EDGE_LIST) | {"dataset", "root"}
+    if values["dataset"] is not None:
+        yield Declaration("--dataset", frozenset({"dataset", "root"}), among)
+    else:
+        yield Declaration("A graph from tables", among - {"dataset", "root"}, among)
+
+
+def _compare(values: Values) -> Iterator[Declaration]:
+    if values["dataset"] is None and values["nodes"] is None and not Path(values["graphs"][0]).is_file():
+        values = {**values, "dataset": values["graphs"][0]}
+    yield from _of_edges(values)
+
+
+def _ledger_init(values: Values) -> Iterator[Declaration]:
+    if all(values[name] is None for name in ("dataset", "graph", "nodes", "edges")):
+        yield Declaration("ledger init without --dataset, --graph or tables", frozenset(), _DATA)
+        return
+    yield from _of_data(values)
+    if values["nodes"] is not None and values["label"] is None and values["classes"] is None:
+        edge_list = frozenset(EDGE_LIST) | {"delimiter", "decimal"}
+        yield Declaration("ledger init without --label and --classes", edge_list, _DATA)
+
+
+def _reproduce(values: Values) -> Iterator[Declaration]:
+    if values["target"] == "list":
+        yield Declaration("reproduce list", frozenset({"root", "json"}))
+
+
+def _serve(values: Values) -> Iterator[Declaration]:
+    if values["rate"] is None:
+        yield Declaration("serve without --rate", frozenset(), frozenset({"burst"}))
+
+
+def _protocol(values: Values) -> Iterator[Declaration]:
+    if values["eps_x"] is None:
+        features = frozenset({"low", "high", "mechanism", "theta", "set"})
+        yield Declaration("A protocol without --eps-x", frozenset(), features)
+    if values["eps_y"] is None:
+        yield Declaration("A protocol without --eps-y", frozenset(), frozenset({"label_mechanism"}))
+
+
+def _check(values: Values) -> Iterator[Declaration]:
+    if values["weight"] is None:
+        yield Declaration("check without --weight", frozenset(), frozenset({"max_weight"}))
+
+
+_CHOICES: dict[str, Callable[[Values], Iterable[Declaration]]] = {
+    "train": _train,
+    "sweep": _sweep,
+    "calibrate": _calibrate,
+    "predict": _predict,
+    "perturb": _perturb,
+    "compare": _compare,
+    "check": _check,
+    "reproduce": _reproduce,
+    "serve": _serve,
+    "ledger init": _ledger_init,
+    "collect protocol": _protocol,
+    **dict.fromkeys(
+        (
+            f"attack {name}"
+            for name in ("linkteller", "topology", "membership", "reconstruction", "poisoning")
+        ),
+        _attack,
+    ),
+}

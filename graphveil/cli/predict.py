@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure
+from graphveil.cli.help import Declaration, check_choice
 from graphveil.cli.links import deliver, predict_links
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
-from graphveil.cli.reads import Declaration, check_choice
 from graphveil.data.tables.labels import REGRESSION
 from graphveil.runs.source import PublicFlags, Source
 

@@ -88,9 +88,6 @@ class PrivacyLedger(Protocol):
 
         Args:
             release_id: Id of the release.
-
-        Returns:
-            Whether the release is charged.
         """
 
     def commit(self, release_id: str) -> None:
@@ -208,27 +205,13 @@ class MemoryLedger:
         )
 
     def record(self, entry: Entry) -> None:
-        """Record a release that is within the limit.
-
-        Args:
-            entry: Release to record. Its id is recorded once.
-
-        Raises:
-            BudgetError: If it exceeds the limit, or another process created the ledger (a fork has a copy).
-        """
+        """Record a release that is within the limit."""
         with _RECORDING:
             self.check(entry)
             self._entries.append(entry)
 
     def check(self, entry: Entry) -> None:
-        """Raise the error that ``record`` would raise, and record nothing.
-
-        Args:
-            entry: Release to check.
-
-        Raises:
-            BudgetError: If it exceeds the limit, is recorded already, or another process created the ledger.
-        """
+        """Raise the error that ``record`` would raise, and record nothing."""
         self._check_process()
         with _RECORDING:
             if self.contains(entry.release_id):
@@ -248,25 +231,11 @@ class MemoryLedger:
                 )
 
     def contains(self, release_id: str) -> bool:
-        """Return whether a release is recorded.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether the release is charged.
-        """
+        """Return whether a release is recorded."""
         return any(known.release_id == release_id for known in self._entries)
 
     def commit(self, release_id: str) -> None:
-        """Note that noise is about to be drawn; the release can no longer be refunded.
-
-        Args:
-            release_id: Id of the release.
-
-        Raises:
-            BudgetError: If the release is not recorded.
-        """
+        """Note that noise is about to be drawn; the release can no longer be refunded."""
         self._check_process()
         with _RECORDING:
             if not self.contains(release_id):
@@ -277,14 +246,7 @@ class MemoryLedger:
             self._committed.add(release_id)
 
     def refund(self, release_id: str) -> bool:
-        """Refund a release that was never committed.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether the release was refunded.
-        """
+        """Refund a release that was never committed."""
         self._check_process()
         with _RECORDING:
             if release_id in self._committed or not self.contains(release_id):
@@ -306,9 +268,6 @@ class MemoryLedger:
 
     def curve(self) -> Curve:
         """Return the privacy curve of all recorded releases.
-
-        Returns:
-            The curve of their composition.
 
         Raises:
             BudgetError: If the entries have different privacy units, whose costs do not add up.
@@ -351,14 +310,7 @@ class JointLedger:
         self._reference = reference
 
     def record(self, entry: Entry) -> None:
-        """Record a release in every ledger that lacks it, if all of them admit it.
-
-        Args:
-            entry: Release to record.
-
-        Raises:
-            BudgetError: If one ledger rejects it. It is then recorded in none.
-        """
+        """Record a release in every ledger that lacks it, if all of them admit it."""
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         with _RECORDING:
             self.check(entry)
@@ -373,14 +325,7 @@ class JointLedger:
                 raise
 
     def check(self, entry: Entry) -> None:
-        """Raise the error of the first ledger that rejects a release.
-
-        Args:
-            entry: Release to check.
-
-        Raises:
-            BudgetError: If one ledger rejects it.
-        """
+        """Raise the error of the first ledger that rejects a release."""
         entry = replace(entry, release_id=self._id_of(entry.release_id))
         missing = self._ledgers_without(entry)
         # If all have it, the first one decides whether the release may be repeated.
@@ -388,37 +333,16 @@ class JointLedger:
             ledger.check(entry)
 
     def contains(self, release_id: str) -> bool:
-        """Return whether a release is recorded in all of the ledgers.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether all ledgers have the release.
-        """
+        """Return whether a release is recorded in all of the ledgers."""
         return all(ledger.contains(self._id_of(release_id)) for ledger in self._ledgers)
 
     def commit(self, release_id: str) -> None:
-        """Note in every ledger that noise is about to be drawn.
-
-        Args:
-            release_id: Id of the release.
-
-        Raises:
-            BudgetError: If a ledger has no such release.
-        """
+        """Note in every ledger that noise is about to be drawn."""
         for ledger in self._ledgers:
             ledger.commit(self._id_of(release_id))
 
     def refund(self, release_id: str) -> bool:
-        """Refund a release in every ledger.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether the release was refunded in all of them.
-        """
+        """Refund a release in every ledger."""
         refunded = [self._refund(ledger, release_id) for ledger in self._ledgers]
         return all(refunded)
 
@@ -484,9 +408,6 @@ def own_releases(ledger: PrivacyLedger) -> frozenset[str]:
     Args:
         ledger: Ledger of this process.
 
-    Returns:
-        Ids of releases; those of all ledgers if it is a ``JointLedger``.
-
     Privacy:
         Reads: no protected data. Charges: nothing.
     """
@@ -508,9 +429,6 @@ def ledger_of(edge_set: object) -> PrivacyLedger:
     Args:
         edge_set: Graph, adjacency or edge set.
 
-    Returns:
-        The ledger that releases of these edges are charged to.
-
     Raises:
         ConfigError: If the argument has no edges.
 
@@ -526,9 +444,6 @@ def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
 
     Args:
         edge_sets: Graphs or edge sets.
-
-    Returns:
-        The only ledger, or a ``JointLedger`` of all of them.
 
     Raises:
         ConfigError: If an argument has no edges.

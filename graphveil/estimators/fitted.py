@@ -20,7 +20,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.cards import Card
 from graphveil.publish.queries import QueryRow
 from graphveil.publish.release_folder import write_release
-from graphveil.publish.snapshot import Snapshot, no_predictions_note
+from graphveil.publish.schemas import Snapshot, no_predictions_note
 from graphveil.training import EpochRecord
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.publish.release_folder import NODE, predictions_table
-from graphveil.publish.snapshot import no_predictions_note
+from graphveil.publish.schemas import no_predictions_note
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator

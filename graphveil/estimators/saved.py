@@ -26,8 +26,7 @@ from graphveil.publish.release_folder import (
     find_release,
     read_release,
 )
-from graphveil.publish.schemas import INFINITE, MAX_INTEGER, first_complaint, rejecting
-from graphveil.publish.snapshot import Snapshot
+from graphveil.publish.schemas import INFINITE, MAX_INTEGER, Snapshot, first_complaint, rejecting
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _EXTRA_ELEMENTS = 1 << 20  # bytes that a network may allocate in addition to a few times its own parameters

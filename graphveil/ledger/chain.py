@@ -135,9 +135,6 @@ def unit_key(unit: Unit | str) -> str:
     Args:
         unit: Privacy unit, or its name.
 
-    Returns:
-        The name of the unit, with a suffix if neighboring datasets replace a record.
-
     Raises:
         UnitError: If the name is not a privacy unit.
 

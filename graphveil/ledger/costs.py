@@ -50,9 +50,6 @@ def exact(figure: float | str | Decimal) -> Fraction:
     Args:
         figure: Number, or its decimal text.
 
-    Returns:
-        The exact fraction.
-
     >>> exact(0.1) * 3 == exact(0.3), exact("0.0245") == exact(0.0245)
     (True, True)
     """
@@ -72,11 +69,7 @@ class Limit:
     delta: Decimal
 
     def as_dict(self) -> dict[str, float]:
-        """Return the limit as JSON numbers.
-
-        Returns:
-            Epsilon and delta.
-        """
+        """Return the limit as JSON numbers."""
         return {"epsilon": float(self.epsilon), "delta": float(self.delta)}
 
 
@@ -105,9 +98,6 @@ class PrivacyCost:
 
         Args:
             entry: Recorded release.
-
-        Returns:
-            Its cost, with an exact sum.
         """
         parts = compose(entry.event).events
         squares = (Fraction(part.mu) ** 2 for part in parts if isinstance(part, Gaussian))
@@ -152,9 +142,6 @@ class PrivacyCost:
 
         Args:
             limit: Limit to compare with.
-
-        Returns:
-            Whether the total is at most the limit, without any rounding.
         """
         left = exact(limit.delta) - self.slack
         if left < 0:
@@ -174,9 +161,6 @@ class PrivacyCost:
 
         Args:
             limit: Limit to compare with.
-
-        Returns:
-            Whether the sum is within the limit. The composed total may be although this is False.
         """
         left = exact(limit.delta) - self.slack
         return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
@@ -186,9 +170,6 @@ class PrivacyCost:
 
         Args:
             delta: Delta of the guarantee.
-
-        Returns:
-            Epsilon; infinity if there is none.
         """
         left = exact(delta) - self.slack
         if left not in self._known:
@@ -206,9 +187,6 @@ class PrivacyCost:
             limit: Limit of the account.
             like: Release whose noise is scaled until it fits. Without one, the release has pure ε-DP if all
                 recorded epsilons add up, and is Gaussian otherwise.
-
-        Returns:
-            The largest such epsilon, up to four digits; 0 if no release fits.
         """
         one = _PURE if self._has_pure_epsilon and not self.mu_squared else _MU
         if like is not None:
@@ -270,11 +248,7 @@ class PrivacyCost:
         return PrivacyCost(scaled, self.slack, others)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the total as plain JSON values; fractions are text.
-
-        Returns:
-            JSON values that ``from_plain`` reads.
-        """
+        """Return the total as plain JSON values; fractions are text."""
         return {"mu_squared": str(self.mu_squared), "slack": str(self.slack), "others": dict(self.others)}
 
     @classmethod
@@ -283,9 +257,6 @@ class PrivacyCost:
 
         Args:
             record: JSON values.
-
-        Returns:
-            The same cost.
 
         Raises:
             ValueError: If a ledger did not write the values.

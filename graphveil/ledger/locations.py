@@ -22,9 +22,6 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.s
 def default_location() -> str:
     """Return the location of the user's own ledger.
 
-    Returns:
-        URL from ``GRAPHVEIL_LEDGER``, or that of a file in the data folder of the user.
-
     Raises:
         ConfigError: If the URL is not supported, or there is no home directory.
     """
@@ -78,9 +75,6 @@ def split_name(text: str) -> tuple[str | None, str | None]:
 
     Args:
         text: Value of ``--ledger``: ``NAME``, ``URL`` or ``URL#NAME``.
-
-    Returns:
-        URL and name of the dataset; a missing part is None.
 
     >>> split_name("friends"), split_name("postgresql://db/team#friends")
     ((None, 'friends'), ('postgresql://db/team', 'friends'))

@@ -143,16 +143,7 @@ class DataSetLedger:
         return options, (self._store, self.name, self._data)
 
     def record(self, entry: Entry) -> None:
-        """Record a release; a repeated release is charged once.
-
-        Args:
-            entry: Release to record.
-
-        Raises:
-            BudgetError: If it exceeds the limit, or was refunded. Nothing is recorded.
-            ConfigError: If it has no privacy unit.
-            LedgerError: If the database cannot be used.
-        """
+        """Record a release; a repeated release is charged once."""
         receipt = self._attempt(entry, recording=True)
         assert receipt is not None
         # The transaction chose the name of unnamed data, and has bound them.
@@ -162,14 +153,7 @@ class DataSetLedger:
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
-        """Raise the error that ``record`` would raise, and record nothing.
-
-        Args:
-            entry: Release to check.
-
-        Raises:
-            BudgetError: If it exceeds the limit.
-        """
+        """Raise the error that ``record`` would raise, and record nothing."""
         # Data that would be registered with the first release have no limit yet.
         new = self._data is not None and not self._named and self._store.read(self._known) is None
         if not new:
@@ -256,14 +240,7 @@ class DataSetLedger:
         return name
 
     def contains(self, release_id: str) -> bool:
-        """Return whether a release is recorded and was not refunded.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether the release is charged.
-        """
+        """Return whether a release is recorded and was not refunded."""
 
         def task(connection: sa.Connection) -> Receipt | None:
             states = states_of(connection, self.name, release_id)
@@ -276,14 +253,7 @@ class DataSetLedger:
         return receipt is not None
 
     def commit(self, release_id: str) -> None:
-        """Record that noise is about to be drawn; the release can no longer be refunded.
-
-        Args:
-            release_id: Id of the release.
-
-        Raises:
-            BudgetError: If the release is not recorded, or was refunded.
-        """
+        """Record that noise is about to be drawn; the release can no longer be refunded."""
 
         def task(connection: sa.Connection) -> None:
             chain = HashChain.locked(connection, self.name)
@@ -299,17 +269,7 @@ class DataSetLedger:
         self._store.write(task)
 
     def refund(self, release_id: str) -> bool:
-        """Refund a release that was never committed.
-
-        Args:
-            release_id: Id of the release.
-
-        Returns:
-            Whether the release is refunded.
-
-        Raises:
-            LedgerError: If the ledger is damaged.
-        """
+        """Refund a release that was never committed."""
 
         def task(connection: sa.Connection) -> bool:
             chain = HashChain.locked(connection, self.name)
@@ -377,9 +337,6 @@ class DataSetLedger:
 
         Args:
             parts: Content of each part of the data, in pieces.
-
-        Returns:
-            Fingerprint of each part.
 
         Privacy:
             Reads: the data. Charges: nothing. The fingerprints are internal.

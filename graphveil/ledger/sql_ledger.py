@@ -169,9 +169,6 @@ class Ledger:
             name: Name of a dataset.
             tags: Keyed fingerprints of its data.
 
-        Returns:
-            Names in alphabetical order.
-
         Privacy:
             Reads: keyed fingerprints of the data, which are internal. Charges: nothing.
         """
@@ -187,9 +184,6 @@ class Ledger:
         Args:
             tags: Keyed fingerprints of the data.
 
-        Returns:
-            Share by name of the dataset; datasets without shared people are omitted.
-
         Privacy:
             Reads: ids of the data, as keyed hashes. Charges: nothing. The shares are internal.
         """
@@ -204,9 +198,6 @@ class Ledger:
             name: Name of the dataset.
             data: Keyed fingerprints of the data, which the dataset is bound to with the first release.
             limit: Limit of the returned object, under units that are registered without one.
-
-        Returns:
-            The ledger of the dataset.
 
         Raises:
             ConfigError: If no dataset has this name, or it is bound to other data.
@@ -230,9 +221,6 @@ class Ledger:
             fingerprints: Keyed fingerprints of the data.
             apart: Whether the data owner asserts that they share no edges, or no people, with datasets that
                 have other edges and records.
-
-        Returns:
-            The ledger of the dataset.
 
         Privacy:
             Stores: keyed fingerprints of the data, which are internal: an attacker with the key can test
@@ -292,9 +280,6 @@ class Ledger:
             parts: Content of each part of the data, in pieces; see
                 ``graphveil.data.fingerprint.fingerprint_parts``.
 
-        Returns:
-            Fingerprint of each part.
-
         Privacy:
             Reads: the data. Charges: nothing. Without the key of the ledger the fingerprints reveal nothing
             about the data; with both, any guess can be tested.
@@ -302,11 +287,7 @@ class Ledger:
         return fingerprints_of(self._store, parts)
 
     def names(self) -> list[str]:
-        """Return the registered datasets.
-
-        Returns:
-            Names in alphabetical order.
-        """
+        """Return the registered datasets."""
         query = sa.select(data_sets.c.name).order_by(data_sets.c.name)
         return self._store.read(lambda connection: list(connection.execute(query).scalars()))
 
@@ -315,9 +296,6 @@ class Ledger:
 
         Args:
             name: Name of one dataset; None for all of them.
-
-        Returns:
-            Accounts in alphabetical order.
 
         Raises:
             ConfigError: If there is no such dataset.
@@ -416,9 +394,6 @@ class Ledger:
 
         Args:
             receipts: Receipts of runs, as JSON values.
-
-        Returns:
-            One violation for each such receipt, with ``other_ledger`` if another ledger issued it.
 
         Raises:
             ArtifactError: If a receipt cannot be read.

@@ -17,7 +17,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_table
 
 if TYPE_CHECKING:
-    from graphveil.publish.snapshot import Snapshot
+    from graphveil.publish.schemas import Snapshot
 
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations

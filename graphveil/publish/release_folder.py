@@ -36,12 +36,12 @@ from graphveil.publish.schemas import (
     ReleasedShape,
     ReleaseSchema,
     ScalingSchema,
+    Snapshot,
     plain_parameters,
     read_schema,
     rejecting,
     write_schema,
 )
-from graphveil.publish.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -180,8 +180,7 @@ def results_table(metrics: Mapping[str, Any], *, page: bool = False) -> Table:
 
 
 def metric_table(metrics: Mapping[str, Any]) -> Table | None:
-    """Return head and rows of the metrics on test nodes next to the baseline's; None where labels are secret.
-    """
+    """Return metrics on test nodes next to those of the baseline; None where labels are secret."""
     own, baseline = metrics.get("test_metrics"), metrics.get("mlp_test_metrics")
     if predicts_numbers(metrics):
         return None

@@ -547,8 +547,7 @@ class PredictionAccounts:
 
 
 def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
-    """Return the ledgers whose edges may be in a graph to predict: of the training data and earlier graphs.
-    """
+    """Return ledgers whose edges may be in a graph to predict: of the training data and earlier graphs."""
     training, earlier = _queried_before(run, own, guarantee)
     found = [] if training is None else [training.ledger]
     found += [ledger for _, ledger in earlier]

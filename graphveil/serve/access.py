@@ -182,9 +182,6 @@ class Keys:
 
         Args:
             text: Text of the key, as a caller sends it.
-
-        Returns:
-            The key, or None.
         """
         return self._by_hash.get(_hash(text))
 
@@ -193,9 +190,6 @@ class Keys:
 
         Args:
             key: Key of this object.
-
-        Returns:
-            The position.
         """
         return self._places[key.sha256]
 

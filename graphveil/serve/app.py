@@ -1,15 +1,26 @@
-"""The endpoints of the server: which rows a caller may read, which rows are released, and a page about them.
+"""The application: keys, limits, counters and the log of every request, and the endpoints behind them.
 
-The page shows the OpenAPI description. It loads nothing from other sites and runs no script.
+Requests are counted by endpoint and status, never by caller or id. The page ``/docs`` shows the OpenAPI
+description. It loads nothing from other sites and runs no script.
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -17,10 +28,8 @@ from graphveil import __version__
 from graphveil._util.escape import render
 from graphveil.errors import ConfigError
 from graphveil.serve import schemas
-from graphveil.serve.access import Key
-from graphveil.serve.middleware import AdmissionControl, RequestMiddleware
-from graphveil.serve.pairs import ServedPairs
-from graphveil.serve.runs import Id, Row, ServedRun
+from graphveil.serve.access import Key, Keys, Limits, RateLimiter
+from graphveil.serve.runs import Id, Row, ServedPairs, ServedRun
 from graphveil.serve.schemas import (
     Invocation,
     PairsRequest,
@@ -33,16 +42,280 @@ from graphveil.serve.schemas import (
 if TYPE_CHECKING:
     from graphveil.serve.releases import ReleaseService
 
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus_client: the folder of all workers
+OTHER = "other"
+PREDICTION_PATHS = ("/v1/predict", "/v1/pairs", "/invocations")
+PATHS = (*PREDICTION_PATHS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
+CLIENT_CLOSED_REQUEST = 499  # the caller went before the answer
+LOG = logging.getLogger("graphveil.serve")
+_JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
+_TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
+_HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser bounds incomplete heads alone
+# Times the limit of a body: read and dropped above it, as a client that still writes may miss the answer.
+_DRAIN_FACTOR = 8
+_SMALL_ANSWER = 64 << 10  # bytes that fit into the buffers of a connection, whether or not the client reads
+
+
+class Metrics:
+    """Counters of one worker. With several workers, ``text`` returns the sums of all."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "graphveil_requests",
+            "Answered requests, by endpoint and status.",
+            ["page", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Counter(
+            "graphveil_request_seconds",
+            "Seconds to answer requests, by endpoint.",
+            ["page"],
+            registry=self._registry,
+        )
+        self._under_way = Gauge(
+            "graphveil_requests_under_way",
+            "Requests for predictions that are being answered.",
+            multiprocess_mode="livesum",
+            registry=self._registry,
+        )
+        Gauge(
+            "graphveil_workers", "Worker processes.", multiprocess_mode="livesum", registry=self._registry
+        ).set(1)
+        self.under_way = 0
+
+    def record_request(self, page: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(page, status).inc()
+        self._seconds.labels(page).inc(seconds)
+
+    def begin_request(self, most: int) -> bool:
+        """Count a request in progress, if this worker is below the limit."""
+        if self.under_way >= most:
+            return False
+        self.under_way += 1
+        self._under_way.set(self.under_way)
+        return True
+
+    def end_request(self) -> None:
+        """Count a request as no longer being answered."""
+        self.under_way -= 1
+        self._under_way.set(self.under_way)
+
+    def text(self) -> bytes:
+        """Return the counters of all workers.
+
+        >>> metrics = Metrics()
+        >>> metrics.record_request("/healthz", 200, 0.5)
+        >>> print(metrics.text().decode().splitlines()[2])
+        graphveil_requests_total{page="/healthz",status="200"} 1.0
+        """
+        registry = self._registry
+        if SHARED_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+def forget_dead_workers(folder: Path) -> None:
+    """Remove the gauges of killed workers, which would be counted as active without end."""
+    for file in folder.glob("gauge_livesum_*.db"):
+        process = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdmissionControl:
+    """Keys, limits, counters and log lines.
+
+    Args:
+        keys: Keys of callers; None for a server without keys.
+        rate_limiter: Requests per second and key; None for no limit.
+    """
+
+    keys: Keys | None
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+    rate_limiter: RateLimiter | None = None
+
+    def log_request(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
+        """Count a request, and log its endpoint, status and time, and nothing of its contents."""
+        self.metrics.record_request(page, status, seconds)
+        fault = f',"fault":"{fault}"' if fault else ""
+        if LOG.isEnabledFor(logging.INFO):  # without the caller's frame, which takes longer than the rest
+            line = f'{{"page":"{page}","status":{status},"seconds":{seconds:.6f}{fault}}}'
+            LOG.handle(LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, line, (), None))
+
+    def authenticate(self, scope: Scope) -> Key | None:
+        """Return the key of the caller, or None for a server without keys; reject unknown keys."""
+        key, place = None, 0
+        if self.keys is not None:
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            scheme, _, text = (given[0] if len(given) == 1 else b"").partition(b" ")
+            key = self.keys.find(text.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
+            if key is None:
+                raise RequestError("missing_key")
+            place = self.keys.place(key)
+        wait = 0.0 if self.rate_limiter is None else self.rate_limiter.wait(place)
+        if wait:
+            raise RequestError("rate_limited", {"Retry-After": str(max(1, math.ceil(wait)))})
+        return key
+
+
+class RequestMiddleware:
+    """Checks each request before the web framework answers it, and logs it.
+
+    A request for predictions is rejected before its body is read if its key is unknown. It takes a place
+    among the requests under way only once its body is there and until its answer is computed. So clients that
+    send or read slowly take no places, and what they hold is bounded in bytes. A failure is 500, and the log
+    only has the class of the error, because its text may quote data.
+    """
+
+    def __init__(self, app: App, admission: AdmissionControl) -> None:
+        self._app, self._admission, self._limits = app, admission, admission.limits
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each incomplete body, the oldest first
+        self._unread = 0  # bytes of large answers that clients have not read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        page = scope["path"] if scope["path"] in PATHS else OTHER
+        began, status, fault = time.perf_counter(), 0, None
+
+        async def send_recorded(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
+                raise RequestError("malformed_request")  # a proxy may have used the other one
+            line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
+            head = line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+            if head > _HEAD_BYTES:
+                raise RequestError("malformed_request")
+            if page in PREDICTION_PATHS:
+                await self._answer_prediction(scope, receive, send_recorded)
+            else:
+                await self._app(scope, receive, send_recorded)
+        except Exception as error:
+            if not isinstance(error, RequestError):
+                fault = type(error).__name__
+                error = RequestError("internal_error")
+            if not status:
+                lines = {**error.headers, "Content-Type": "application/json"}
+                lines["Content-Length"] = str(len(error.body))
+                headers = [(name.lower().encode(), value.encode()) for name, value in lines.items()]
+                start = {"type": "http.response.start", "status": error.status, "headers": headers}
+                await send_recorded(start)
+                await send_recorded({"type": "http.response.body", "body": error.body})
+        self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
+
+    async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for predictions, if there is a place for it."""
+        if scope["method"] != "POST":
+            raise RequestError("wrong_method", {"Allow": "POST"})
+        scope.setdefault("state", {})["key"] = self._admission.authenticate(scope)
+        body = await self._body(scope, receive)
+        if body is None:
+            return
+        metrics, answer = self._admission.metrics, list[Message]()
+        if not metrics.begin_request(self._limits.under_way):
+            raise RequestError("server_busy")
+
+        async def receive_body() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def collect(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            await self._app(scope, receive_body, collect)
+        finally:  # however the request ended, it is no longer in progress
+            metrics.end_request()
+        start, content = answer
+        await self._send_answer(start, content, send)
+
+    async def _send_answer(self, start: Message, content: Message, send: Send) -> None:
+        """Send an answer, and wait until the client has read it if it is large."""
+        size = len(content["body"])
+        if size <= _SMALL_ANSWER:
+            await send(start)
+            await send(content)
+            return
+        if self._unread + size > self._limits.held_bytes:
+            raise RequestError("server_busy")
+        self._unread += size
+        try:
+            await send(start)
+            await send({**content, "more_body": True})
+            await send({**content, "body": b""})  # the server waits here until the buffer is almost empty
+        finally:
+            self._unread -= size
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Return the whole body; None if the client has disconnected."""
+        most, headers = self._limits.body_bytes, scope["headers"]
+        if any(int(value) > _DRAIN_FACTOR * most for name, value in headers if name == b"content-length"):
+            raise RequestError("body_too_large", most=most)
+        try:
+            async with asyncio.timeout(self._limits.body_seconds) as clock:
+                try:
+                    body = await self._read_body(receive, clock)
+                finally:
+                    self._arriving.pop(clock, None)
+        except TimeoutError:
+            raise RequestError("request_timeout") from None
+        if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
+            # browsers send this type to another site only after a preflight request
+            raise RequestError("unsupported_media_type")
+        return body
+
+    async def _read_body(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
+        most, size, body, more = self._limits.body_bytes, 0, bytearray(), True
+        while more and size <= _DRAIN_FACTOR * most:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            more, piece = message.get("more_body", False), message.get("body", b"")
+            size += len(piece)
+            if size <= most:
+                body += piece
+            if more:
+                self._arriving[clock] = len(body)
+                while sum(self._arriving.values()) > self._limits.held_bytes:
+                    oldest = next(iter(self._arriving))
+                    del self._arriving[oldest]
+                    oldest.reschedule(0.0)  # its deadline is now
+        if size > most:
+            raise RequestError("body_too_large", most=most)
+        return bytes(body)
+
+
 _ABOUT = (
     "Released predictions. The same request returns the same bytes and does not spend privacy budget. "
     "Requests that need a new release are rejected, unless the operator allowed a budget for them."
 )
 _NO_SCRIPTS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+AnyRun = TypeVar("AnyRun", ServedRun, ServedPairs)
 _NOT_KEPT = {"Cache-Control": "no-store"}  # a row may be private to its subject
 
 
 def application(
-    runs: "tuple[ServedRun | ServedPairs, ...]",
+    runs: tuple[ServedRun | ServedPairs, ...],
     admission: AdmissionControl,
     release_service: "ReleaseService | None" = None,
 ) -> FastAPI:
@@ -70,7 +343,7 @@ def application(
     return app
 
 
-def _check(runs: "tuple[ServedRun | ServedPairs, ...]", admission: AdmissionControl) -> None:
+def _check(runs: tuple[ServedRun | ServedPairs, ...], admission: AdmissionControl) -> None:
     """Reject a server that would show a row to another subject."""
     if not runs:
         raise ConfigError(
@@ -98,16 +371,7 @@ def _add_predictions(
     release_service: "ReleaseService | None",
 ) -> None:
     """Add the endpoints that return rows."""
-    by_name, most = {run.name: run for run in runs}, admission.limits.ids
-    # Only described: the middleware has checked the key before the body was read.
-    keyed = None if admission.keys is None else {"security": [{"key": list[str]()}]}
-
-    def find_run(name: str | None) -> ServedRun:
-        if name is None and len(runs) == 1:
-            return runs[0]
-        if name is None or name not in by_name:
-            raise RequestError("unknown_run")
-        return by_name[name]
+    most, keyed = admission.limits.ids, _needs_key(admission)
 
     @app.post(
         "/v1/predict",
@@ -117,7 +381,7 @@ def _add_predictions(
         openapi_extra=keyed,
     )
     async def predict(request: Request, question: PredictRequest) -> Response:
-        key, run = request.state.key, find_run(question.run)
+        key, run = request.state.key, _run_named(runs, question.run)
         if not question.needs_new_release:
             rows = _released_rows(run, question.ids or [], key, most)
         elif release_service is None:
@@ -142,8 +406,21 @@ def _add_predictions(
             str | None, Query(description="Name of the run. Optional if the server has only one.")
         ] = None,
     ) -> Response:
-        rows = _released_rows(find_run(run), question.column_ids(), request.state.key, most)
+        rows = _released_rows(_run_named(runs, run), question.column_ids(), request.state.key, most)
         return _json({"predictions": rows}, _NOT_KEPT)
+
+
+def _needs_key(admission: AdmissionControl) -> dict[str, Any] | None:
+    """Return what describes that a key is needed: the middleware checks it before the body is read."""
+    return None if admission.keys is None else {"security": [{"key": list[str]()}]}
+
+
+def _run_named(runs: Sequence[AnyRun], name: str | None) -> AnyRun:
+    """Return the run of a request; without a name, the only one."""
+    found = [run for run in runs if name in (None, run.name)]
+    if len(found) != 1:
+        raise RequestError("unknown_run")
+    return found[0]
 
 
 def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int) -> list[Row]:
@@ -165,27 +442,23 @@ def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int
 
 def _add_pairs(app: FastAPI, models: tuple[ServedPairs, ...], admission: AdmissionControl) -> None:
     """Add the endpoint of models of pairs."""
-    by_name, most = {run.name: run for run in models}, admission.limits.ids
-    keyed = None if admission.keys is None else {"security": [{"key": list[str]()}]}
 
     @app.post(
         "/v1/pairs",
         responses=schemas.responses(schemas.PairsResponse, *schemas.PREDICTION_ERRORS),
         operation_id="pairs",
         summary="Scores of pairs, best candidates of nodes, or items for lists",
-        openapi_extra=keyed,
+        openapi_extra=_needs_key(admission),
     )
     async def pairs(question: PairsRequest) -> Response:
-        name = models[0].name if question.run is None and len(models) == 1 else question.run
-        if name is None or name not in by_name:
-            raise RequestError("unknown_run")
-        found = await run_in_threadpool(by_name[name].answer, question, most)
-        return _json({"run": name, **found}, _NOT_KEPT)
+        run = _run_named(models, question.run)
+        found = await run_in_threadpool(run.answer, question, admission.limits.ids)
+        return _json({"run": run.name, **found}, _NOT_KEPT)
 
 
 def _add_pages(
     app: FastAPI,
-    runs: "tuple[ServedRun | ServedPairs, ...]",
+    runs: tuple[ServedRun | ServedPairs, ...],
     admission: AdmissionControl,
     release_service: "ReleaseService | None",
 ) -> None:

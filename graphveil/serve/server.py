@@ -30,9 +30,8 @@ from uvicorn.supervisors import Multiprocess
 
 from graphveil.errors import ConfigError, GraphveilError
 from graphveil.serve.access import Limits
-from graphveil.serve.middleware import LOG, SHARED_FOLDER, forget_dead_workers
+from graphveil.serve.app import LOG, SHARED_FOLDER, forget_dead_workers
 from graphveil.serve.schemas import RequestError
-from graphveil.serve.service import Service
 
 _BACKLOG = 256
 _WORKER_START_SECONDS = 30  # a worker that does not answer its supervisor for so long is replaced
@@ -185,7 +184,13 @@ def run_server(app: FastAPI, listener: socket.socket, on_ready: Callable[[], Non
     server.run(sockets=[listener])
 
 
-def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+def run_workers(
+    make_app: Callable[[Path], FastAPI],
+    limits: Limits,
+    workers: int,
+    listener: socket.socket,
+    on_ready: Callable[[], None],
+) -> None:
     """Answer with several workers until a signal.
 
     They are spawned, not forked, because a forked copy of a process with threads may block. Clients of a
@@ -194,8 +199,8 @@ def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[]
     """
     with TemporaryDirectory(prefix="graphveil-serve-") as folder:
         os.environ[SHARED_FOLDER] = folder  # read by workers when they import prometheus_client
-        app = partial(_worker_app, service)
-        config = server_config(app, service.limits, workers=service.workers, factory=True)
+        app = partial(_worker_app, make_app)
+        config = server_config(app, limits, workers=workers, factory=True)
         supervisor = Multiprocess(config, sockets=[listener])  # handles signals from here on
         on_ready()
         try:
@@ -208,7 +213,7 @@ def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[]
         )
 
 
-def _worker_app(service: Service) -> FastAPI:
+def _worker_app(make_app: Callable[[Path], FastAPI]) -> FastAPI:
     """Return the application of one worker. An error stops the supervisor, which would start others."""
 
     def stop_with_parent() -> None:
@@ -221,7 +226,7 @@ def _worker_app(service: Service) -> FastAPI:
     folder = Path(os.environ[SHARED_FOLDER])
     try:
         forget_dead_workers(folder)
-        return service.app(folder)
+        return make_app(folder)
     except Exception as error:
         LOG.info(json.dumps({"worker": os.getpid(), "fault": type(error).__name__}))
         raise SystemExit(STARTUP_FAILURE) from None

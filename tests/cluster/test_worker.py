@@ -18,9 +18,16 @@ from release.test_memory_backend import SourceIds, star, works
 
 from graphveil import __version__
 from graphveil.cluster import backend
-from graphveil.cluster.backend import RayBackend, SentGraph, UnansweredError
+from graphveil.cluster.backend import (
+    Block,
+    RayBackend,
+    SealedValue,
+    SentGraph,
+    UnansweredError,
+    compute_block,
+    recipient_key,
+)
 from graphveil.cluster.sealing import SecretBox, seal_to, seal_value
-from graphveil.cluster.worker import Block, SealedValue, compute_block, recipient_key
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import SOURCES, EdgeBlock, block_of
 from graphveil.data.stored_graph import StoredEdges, read_manifest

@@ -2447,7 +2447,7 @@ BUGS = [
     ),
     dict(
         name="scores_of_pairs_need_no_key",
-        edits=[("graphveil.serve.middleware", '"/v1/predict", "/v1/pairs", ', '"/v1/predict", ')],
+        edits=[("graphveil.serve.app", '"/v1/predict", "/v1/pairs", ', '"/v1/predict", ')],
         test="tests/serve/test_pairs.py::test_keys_are_required_if_there_are_any",
     ),
     dict(
@@ -2880,7 +2880,7 @@ BUGS = [
         name="a_failure_is_told_with_its_values",
         edits=[
             (
-                "graphveil.cluster.worker:compute_block",
+                "graphveil.cluster.backend:compute_block",
                 'return f"a worker failed with {type(error).__name__}"',
                 "return str(error)",
             ),
@@ -4821,7 +4821,7 @@ BUGS = [
     ),
     dict(
         name="releases_need_no_keys",
-        edits=[("graphveil.serve.service:Service.app", "if keys is None:", "if False:")],
+        edits=[("graphveil.serve.__init__:Service.app", "if keys is None:", "if False:")],
         test="tests/serve/test_releases.py::test_rejects_budgets_that_cannot_be_used",
         reason="DID NOT RAISE",
     ),
@@ -4840,7 +4840,7 @@ BUGS = [
         name="a_request_keeps_its_place",
         edits=[
             (
-                "graphveil.serve.middleware:RequestMiddleware._answer_prediction",
+                "graphveil.serve.app:RequestMiddleware._answer_prediction",
                 "metrics.end_request()",
                 "pass",
             )
@@ -4851,7 +4851,7 @@ BUGS = [
         name="heads_have_no_bound",
         edits=[
             (
-                "graphveil.serve.middleware:RequestMiddleware.__call__",
+                "graphveil.serve.app:RequestMiddleware.__call__",
                 "if head > _HEAD_BYTES:",
                 "if False:",
             )
@@ -4881,7 +4881,7 @@ BUGS = [
         name="answers_that_are_not_read_have_no_bound",
         edits=[
             (
-                "graphveil.serve.middleware:RequestMiddleware._send_answer",
+                "graphveil.serve.app:RequestMiddleware._send_answer",
                 "if self._unread + size > self._limits.held_bytes:",
                 "if False:",
             )
@@ -4890,7 +4890,7 @@ BUGS = [
     ),
     dict(
         name="killed_workers_stay_under_way",
-        edits=[("graphveil.serve.middleware:forget_dead_workers", "os.kill(process, 0)", "continue")],
+        edits=[("graphveil.serve.app:forget_dead_workers", "os.kill(process, 0)", "continue")],
         test="tests/serve/test_processes.py::test_counters_of_workers_are_summed_without_requests_of_killed_ones",
     ),
     # -- calibration of steps, and the range of delta

@@ -9,7 +9,7 @@ from graphveil.core.events import Gaussian
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy import Guarantee
 from graphveil.publish.release_folder import PER_NODE, withheld_files, write_release
-from graphveil.publish.snapshot import Snapshot
+from graphveil.publish.schemas import Snapshot
 
 SECRET = "xyzzy-4711"
 UNITS = {

@@ -22,7 +22,7 @@ import graphveil as gv
 from graphveil.ledger import Ledger
 from graphveil.serve import Keys
 from graphveil.serve.access import RateLimiter
-from graphveil.serve.middleware import SHARED_FOLDER, forget_dead_workers
+from graphveil.serve.app import SHARED_FOLDER, forget_dead_workers
 from serve.folders import run_of
 from serve.sockets import ANN, Client, Started, answers, get, request, started, starting, until
 
@@ -131,7 +131,7 @@ def test_signals_are_handled_once_the_address_is_announced(tmp_path: Path, worke
 
 COUNTING = """
 import os, sys
-from graphveil.serve.middleware import Metrics
+from graphveil.serve.app import Metrics
 metrics = Metrics()
 metrics.record_request("/v1/predict", 200, 0.25)
 if sys.argv[1] == "last":

@@ -35,7 +35,7 @@ from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.publish.snapshot import uncovered_weights_note
+from graphveil.publish.schemas import uncovered_weights_note
 
 
 @dataclass(frozen=True, kw_only=True)
