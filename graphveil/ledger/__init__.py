@@ -1,8 +1,16 @@
 """The privacy ledger: the releases of each dataset, the remaining budget, and the charged accounts.
 
-Start with ``core/ledger.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
-``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of datasets, each of them
-a ``DataSetLedger``. Docs: ``docs/how-to/budgets.md``.
+Start with ``core/ledger.py``: ``charge`` records every release in a ``PrivacyLedger``. ``MemoryLedger`` lives
+in one process; ``Ledger`` is a database of datasets, each of them a ``DataSetLedger``. Docs:
+``docs/how-to/budgets.md``.
+
+Which data this is, in the ledger:
+
+* in a process, the edge set of a graph, which its copies share. A grown graph has several, all charged;
+* in a database, a named dataset. It is bound to versions of data by keyed fingerprints (``bindings.py``).
+  Equal edges, records or features are the same dataset, and so are data that share half of their people;
+* in a dataset, an account for each privacy unit, because costs under different units do not add up;
+* in an account, a release id, which is charged once (``reservations.py``).
 """
 
 from importlib import import_module
@@ -29,12 +37,11 @@ if TYPE_CHECKING:
 
 _HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
     "bindings": ("NODE_IDS",),
-    "chain": ("Account", "unit_key"),
+    "chain": ("Account", "IntegrityViolation", "unit_key"),
     "costs": ("Limit", "PrivacyCost", "exact"),
     "locations": ("default_location", "split_name"),
     "reservations": ("DataSetLedger", "Receipt"),
     "sql_ledger": ("Ledger", "restore"),
-    "verify": ("IntegrityViolation",),
 }
 
 __all__ = [
