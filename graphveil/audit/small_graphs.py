@@ -328,7 +328,6 @@ def family(unit: Unit, rng: Rng, seed: tuple[int, ...]) -> Family | None:
 @family.register(UndirectedEdge)
 @family.register(DirectedEdge)
 def _edge_family(unit: UndirectedEdge | DirectedEdge, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Toggle edges."""
     directed = isinstance(unit, DirectedEdge)
     graph = draw_graph(rng, directed=directed, most=FAMILY_NODES)
     pairs = (permutations if directed else combinations)(range(graph.nodes), 2)

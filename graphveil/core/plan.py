@@ -371,6 +371,5 @@ def _false_position(cost: Callable[[float], float], aim: float, low: Point, high
 
 
 def _excess(cost: Callable[[float], float], scale: float, aim: float) -> float:
-    """Return log(cost / aim)."""
     found = cost(scale)
     return -math.inf if found == 0 else math.log(found / aim)

@@ -120,9 +120,6 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
         unit: Privacy unit.
         public: Names of fields that clients report without protection, under unit ``local-attributes``.
 
-    Returns:
-        The view. It shares the privacy budget of the graph.
-
     Privacy:
         Reads and charges: nothing.
     """
@@ -236,7 +233,6 @@ def _parts(found: Any) -> tuple[Any, ...]:
 
 
 def _last_nulled(rows: Any) -> Any:
-    """Return the rows with zeros in the last one."""
     kept = np.ones(rows.shape[0], dtype=np.float32)
     kept[-1:] = 0
     if isinstance(rows, Tensor):

@@ -76,7 +76,6 @@ class StructuralComparison:
     notes: tuple[str, ...]
 
     def __getitem__(self, name: str) -> StructuralQuery:
-        """Return the query of a name."""
         return {query.name: query for query in self.queries}[name]
 
     def as_dict(self) -> dict[str, Any]:

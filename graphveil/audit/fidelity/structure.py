@@ -387,9 +387,6 @@ def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
         graph: Graph.
         labels: Community of each node (N).
 
-    Returns:
-        Q; None without edges.
-
     Privacy:
         Reads: the exact edges. The result is internal.
     """

@@ -594,7 +594,6 @@ def _content(value: Any, seen: dict[int, Any]) -> object:
 
 
 def _parts_of(value: Any) -> list[Any]:
-    """Return the parts of an object."""
     if isinstance(value, FunctionType):
         return [value.__code__.co_code]  # its state is a separate location
     if isinstance(value, MethodType):

@@ -350,9 +350,6 @@ class Adjacency:
     def without_weights(self) -> Adjacency:
         """Return the same edges without weights.
 
-        Returns:
-            An adjacency with the same edge set, and therefore the same budget.
-
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget.
         """

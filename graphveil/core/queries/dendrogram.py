@@ -294,7 +294,6 @@ def private_slots(tree: Dendrogram, public: Ints) -> Ints:
 
 
 def _below(tree: Dendrogram, node: int) -> list[int]:
-    """Return a node and all internal nodes below it."""
     found, waiting = list[int](), [node]
     while waiting:
         here = waiting.pop()

@@ -126,11 +126,7 @@ class ListProductQuery(GaussianQuery):
         return 2 * self._shift_of_one_edge()
 
     def entries(self) -> tuple[Integers, Integers]:
-        """Return the contribution of a list of each length 0 to ``columns``, in grid steps, rounded down.
-
-        Returns:
-            The integers on the diagonal, and those above it, which include sqrt(2).
-        """
+        """Return the contribution of a list of each length 0 to ``columns``, in grid steps, rounded down."""
         steps = 1 << self.grid_bits
         divisors = np.maximum(np.arange(self.columns + 1), self.out_degree_bound).tolist()
         diagonal = [steps // divisor for divisor in divisors]
