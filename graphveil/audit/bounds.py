@@ -73,7 +73,6 @@ class LowerBound:
     mu: float | None = None
 
     def __str__(self) -> str:
-        """Return the bound as one line."""
         mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
         most = (
             "no maximum"

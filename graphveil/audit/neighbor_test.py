@@ -141,7 +141,6 @@ class Finding:
         return self.first.nodes, len(self.first.edges) + len(self.second.edges)
 
     def __str__(self) -> str:
-        """Return the kind and the pair, with the records that differ."""
         first, second = self.first, self.second
         differ = [
             v for v in range(first.nodes) if (first.x[v] != second.x[v]).any() or first.y[v] != second.y[v]

@@ -40,7 +40,6 @@ class LossLowerBound:
     alone: float = 0.0
 
     def __add__(self, other: "LossLowerBound") -> "LossLowerBound":
-        """Return the loss of both, drawn independently."""
         return LossLowerBound(
             self.mu_squared + other.mu_squared,
             self.pure + other.pure,

@@ -94,11 +94,6 @@ class CanaryContext:
     """The setting of canaries in one query: the plan, the confidence, and the source of the coins.
 
     Args:
-        plan: Plan with the query, unit, sampler and delta.
-        confidence: Confidence of each bound.
-        rng: Source of the coins.
-        group: Public group of the inserted records.
-        pair: Public groups of the two ends of an edge.
         seed: Seed of reproducible noise, for tests; secret noise by default.
     """
 
@@ -174,15 +169,7 @@ def _answer(
 
 @dataclass(frozen=True, eq=False)
 class CanaryResult:
-    """Result of the canaries in one query.
-
-    Args:
-        stage: Name of the query in a budget.
-        canaries: Number of canaries.
-        certified: Event that the canaries certify.
-        claimed: Epsilon of the query's own event at the plan's delta.
-        bound: Lower bound of the canaries.
-    """
+    """Result of the canaries in one query."""
 
     stage: str
     canaries: int

@@ -194,7 +194,6 @@ class ChargedLoss:
     pure: float = 0.0
 
     def __add__(self, other: "ChargedLoss") -> "ChargedLoss":
-        """Return the loss of both."""
         return ChargedLoss(math.hypot(self.mu, other.mu), self.pure + other.pure)
 
     @property
@@ -257,15 +256,7 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
 
 @dataclass(frozen=True, eq=False)
 class NeighborView:
-    """One of two neighboring graphs, as input of a query.
-
-    Args:
-        graph: Graph with its records.
-        public: Public facts of both graphs.
-        groups: Public groups of nodes.
-        number: Index of the query in its plan.
-        within: Whether no vector is longer than its bound, as some bounds require.
-    """
+    """One of two neighboring graphs, as input of a query."""
 
     graph: SmallGraph
     public: PublicGraphFacts
@@ -351,8 +342,6 @@ class _Comparison:
     """A test in progress: the findings, the smallest pair of each kind, and the attained privacy costs.
 
     Args:
-        unit: Privacy unit.
-        queries: Queries of one release, in order. Of training steps one is compared.
         mutual: Whether two nodes list each other in one neighbor only. Such an edge is in two records, so the
             privacy cost is the queries' bound for an edge, for vectors within their bounds.
     """

@@ -138,7 +138,6 @@ class SmallGraph:
         return replace(self, x=features, y=labels)
 
     def __str__(self) -> str:
-        """Return nodes and edges as text, an undirected edge once."""
         shown = [
             f"{u}->{v}" if self.directed else f"{u}-{v}" for u, v in self.edges if self.directed or u < v
         ]
@@ -250,11 +249,8 @@ class PublicGraphFacts:
     """The public facts that neighbors share.
 
     Args:
-        nodes: Number of nodes.
         seed: Seed of all public draws.
-        mutual: Whether the graph is stored as an undirected one.
         listed: Which nodes may have private edges; all by default.
-        known: Public edges, each once.
     """
 
     nodes: int

@@ -32,11 +32,9 @@ class CanaryGraph:
     """A graph with canaries: which are included, and where each is.
 
     Args:
-        graph: Graph with the included canaries.
         query_graph: Graph whose predictions are scored: for edges the same, for records with all of them
             included.
         places: An edge's two ends (m, 2), or a record's node (m,).
-        present: Which canaries are included.
     """
 
     graph: Graph
@@ -115,10 +113,7 @@ class TrainingAudit:
     """Lower bounds from one training run with canaries.
 
     Args:
-        bound: Bound of Steinke, Nasr and Jagielski.
         gaussian: Bound for Gaussian claims, if the plan's cost is one mu; else None.
-        canaries, guesses, correct: Their numbers.
-        claimed: Epsilon of the guarantee.
     """
 
     bound: LowerBound

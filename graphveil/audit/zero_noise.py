@@ -82,7 +82,6 @@ class _ZeroLaplace(DiscreteLaplace):
     """Discrete Laplace law that draws zero."""
 
     def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int = 1) -> npt.NDArray[np.int64]:
-        """Return zeros."""
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
@@ -97,7 +96,6 @@ class _WithoutOwnNoise:
         self._query = query
 
     def __getattr__(self, name: str) -> Any:
-        """Return everything else from the query."""
         return getattr(self._query, name)
 
     @property
@@ -120,7 +118,6 @@ class _WithoutOwnNoise:
         )
 
     def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
-        """Return the exact answer."""
         return type(self._query).answer(self, private, data, key)
 
 

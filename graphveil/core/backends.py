@@ -157,7 +157,6 @@ class RowRange(AggregationBackend):
     inner: AggregationBackend = field(default_factory=InMemoryBackend)
 
     def __post_init__(self) -> None:
-        """Check the index of the first row."""
         checks.integer_at_least(0, first_row=self.first_row)
 
     @property
@@ -216,11 +215,7 @@ def using(backend: AggregationBackend | str | None) -> Iterator[None]:
 
 
 def check_backend(backend: object) -> None:
-    """Check that a value is a backend or the name of one.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Check that a value is a backend or the name of one."""
     if backend is not None and not isinstance(backend, AggregationBackend):
         checks.one_of(tuple(BACKENDS), backend=backend)
 
@@ -234,9 +229,6 @@ def make_backend(name: str, **options: Any) -> AggregationBackend:
 
 def backend_by_name(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
     """Return a backend by its name and, for a cluster, its address, as given on a command line.
-
-    Raises:
-        ConfigError: If no backend has this name, or an address is given for a backend that has none.
 
     >>> backend_by_name("ray", "10.0.0.1:6379").address
     '10.0.0.1:6379'
@@ -253,12 +245,7 @@ def backend_by_name(name: str | None, address: str | None = None) -> Aggregation
 
 
 def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
-    """Return a backend that can read these edges: as given, by name, or by where the edges are stored.
-
-    Raises:
-        ConfigError: If no backend has this name, or it cannot read these edges. No budget is charged.
-        GraphError: If the edges are mapped from files that have changed.
-    """
+    """Return a backend that can read these edges: as given, by name, or by where the edges are stored."""
     adjacency = adjacency._unwrap()
     check_unchanged(adjacency)
     if backend is None:

@@ -272,7 +272,6 @@ class ByGroup:
     events: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        """Reject groups within groups, whose worst case is not defined; keep one form of equal events."""
         if not self.events:
             raise ConfigError("an event by group needs one event per group, but it has none")
         flat = [compose(event) for event in self.events]
@@ -291,9 +290,6 @@ class OneOf:
     The cost is that of the worst case at each epsilon, since no single case need be the worst everywhere.
     Nested cases are distinguished.
 
-    Args:
-        cases: Event of each case.
-
     >>> OneOf((Gaussian(1.0), OneOf((Gaussian(2.0), Gaussian(3.0))))).cases[1:]
     (Composed(events=(Gaussian(mu=2.0),)), Composed(events=(Gaussian(mu=3.0),)))
     """
@@ -301,7 +297,6 @@ class OneOf:
     cases: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        """Reject an empty list of cases, and keep one form of equal events."""
         if not self.cases:
             raise ConfigError("an event with alternatives needs at least one case, but it has none")
         object.__setattr__(self, "cases", tuple(case for event in self.cases for case in cases_of(event)))

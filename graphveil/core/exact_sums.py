@@ -17,7 +17,6 @@ def neighbor_sums(adjacency: Adjacency, x: Tensor) -> Tensor:
     """Return A^T X: row v is the sum of x over the in-neighbors of v.
 
     Args:
-        adjacency: In-edges.
         x: Float rows, shape (N, d).
 
     Returns:
@@ -39,9 +38,7 @@ def weighted_neighbor_sums(adjacency: Adjacency, x: Tensor, similarity: Similari
     """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients.
 
     Args:
-        adjacency: In-edges.
         x: float32 rows, shape (N, d).
-        similarity: Weight w.
         keys: Inputs of the similarity for each node; None for x.
 
     Returns:

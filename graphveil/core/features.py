@@ -26,10 +26,6 @@ _ENTRIES = 1 << 20  # that are looked at together
 class ProtectedRows:
     """A handle of one row per node record: its shape is public, and only the core reads its values.
 
-    Args:
-        rows: Tensor or sparse matrix with one row per record.
-        unit: Name of the unit that protects them.
-
     >>> rows = ProtectedRows(torch.ones(4, 2), "node-record")
     >>> rows.shape, len(rows), rows.at(torch.tensor([0, 3])).shape
     (torch.Size([4, 2]), 4, torch.Size([2, 2]))
@@ -40,12 +36,10 @@ here. Pass them to a query or to map_records, or use public sizes.
     """
 
     def __init__(self, rows: Any, unit: str) -> None:
-        """Store the rows; they are not read."""
         self.shape, self.is_dense = rows.shape, isinstance(rows, Tensor)
         self.__rows, self._unit = rows, unit  # a mangled name: no line reads it by mistake
 
     def __len__(self) -> int:
-        """Return the number of rows, which is public."""
         return int(self.shape[0])
 
     def __repr__(self) -> str:
@@ -67,7 +61,6 @@ here. Pass them to a query or to map_records, or use public sizes.
         )
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise ``ProtectedDataError``; libraries that look for a protocol find none."""
         if name.startswith("__"):
             raise AttributeError(name)
         self._refuse()
@@ -79,10 +72,6 @@ here. Pass them to a query or to map_records, or use public sizes.
 
 def as_features(x: Any) -> Features:
     """Convert a numeric matrix to features: tensors and arrays become dense, SciPy matrices sparse.
-
-    Raises:
-        GraphError: Value that is not a matrix of numbers, or an entry that float32 cannot hold as a finite
-            number.
 
     >>> as_features([[1, 2], [3, 4]])
     tensor([[1., 2.],
@@ -113,9 +102,6 @@ def rows(x: Any, index: Tensor) -> Any:
     Args:
         x: Features (N, d), or a handle of protected rows.
         index: Mask bool (N), or positions int64.
-
-    Returns:
-        The chosen rows, in the order of ``index``.
 
     Privacy:
         Reads: the features, exactly. Charges: nothing. The result is private.
@@ -152,9 +138,6 @@ def to_dense(x: Features) -> Tensor:
 
     Returns:
         The features as a tensor (N, d).
-
-    Raises:
-        GraphError: Features that, if dense, take more memory than is free.
 
     Privacy:
         Reads: the features, exactly. Charges: nothing. The result is private.
@@ -211,9 +194,6 @@ def safe_unit(x: Tensor) -> Tensor:
 
     >>> safe_unit(torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e300, 0.0]], dtype=torch.float64)).norm(dim=1) <= 1
     tensor([True, True, True])
-
-    Raises:
-        InputError: An entry is NaN or infinite, or the rows carry gradients.
     """
     return _rescaled(x, 0.0, torch.float64)
 
@@ -226,9 +206,6 @@ def shrink_unit(noisy: Tensor, std: float) -> Tensor:
 
     >>> shrink_unit(torch.tensor([[3.0, 4.0]]), 1.0).norm().item() <= 1 - 2 / 25
     True
-
-    Raises:
-        InputError: An entry is NaN or infinite, or the rows carry gradients.
     """
     return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)
 

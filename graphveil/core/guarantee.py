@@ -627,7 +627,6 @@ def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
 
 
 def _covers(unit: Unit, edge_use: EdgeUse, *, labels_public: bool) -> str:
-    """Return what a guarantee covers."""
     if labels_public:
         return FEATURES_COVER
     return LISTS_COVER[unit.name] if edge_use == "lists" else unit.covers

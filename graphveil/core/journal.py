@@ -108,7 +108,6 @@ class FolderJournal(Journal):
     durable: ClassVar[bool] = True
 
     def __init__(self, folder: Path, keys: KeyStore | None = None) -> None:
-        """Store the run's internal folder, and the key store to use until publication."""
         self._folder = folder
         self._keys = keys or KeyStore()
         self._fingerprint_keys = KeyStore(folder)
@@ -252,11 +251,7 @@ def save_snapshot(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -
 
 
 def load_snapshot(path: Path, binding: Binding) -> dict[str, Tensor]:
-    """Return the tensors of a snapshot with exactly this binding.
-
-    Raises:
-        ArtifactError: If the file is damaged, or was saved with other settings, other data or other noise.
-    """
+    """Return the tensors of a snapshot with exactly this binding."""
     try:
         tensors, words = load_checked(path)
     except ArtifactError:

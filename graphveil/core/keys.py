@@ -108,7 +108,6 @@ class KeyStore:
     """Master keys of unfinished releases: files that only their owner can read, outside any run folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Store the folder; by default one in the user's state directory."""
         self._folder = folder or _state() / "graphveil" / "keys"
 
     def save(self, key: ReleaseKey) -> None:
@@ -180,9 +179,6 @@ def check_process(opened: int) -> None:
     """Raise if this process is not the one that opened a release.
 
     A fork copies memory including the key, and the difference of two sums with equal noise is exact.
-
-    Raises:
-        ReleaseError: If this is a forked copy.
     """
     if os.getpid() != opened:
         raise ReleaseError(

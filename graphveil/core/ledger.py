@@ -47,7 +47,6 @@ class Entry:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        """Validate the slack: a negative one would lower the cost of other entries."""
         object.__setattr__(self, "slack", checks.real(checks.plain(self.slack)))
         checks.within(0, 1, slack=self.slack)
 
@@ -258,7 +257,6 @@ class MemoryLedger:
         return len(self._entries)
 
     def __bool__(self) -> bool:
-        """Return True: a ledger without entries is not false."""
         return True
 
     @property
@@ -358,11 +356,9 @@ class JointLedger:
         return self._reference is None and ledger.refund(release_id)
 
     def __len__(self) -> int:
-        """Return the number of releases in the ledger that has most."""
         return max(len(ledger) for ledger in self._ledgers)
 
     def __bool__(self) -> bool:
-        """Return True: a ledger without entries is not false."""
         return True
 
     @property

@@ -13,9 +13,6 @@ from graphveil.core.view import unwrapped
 def exact_labels(graph: Any) -> Tensor:
     """Return the labels of all nodes, int64 (N), -1 for missing.
 
-    Args:
-        graph: Graph, not a view.
-
     Privacy:
         Reads: labels, exactly. Charges: nothing. Do not publish what is computed from them under units that
         protect labels.

@@ -48,11 +48,6 @@ class ReleasePlan(Facts):
     >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
     >>> plan.mu, plan.epsilon < 1.0
     (0.2, True)
-
-    Raises:
-        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more. Also if
-            alternatives do not fit the queries, or their noise is not Gaussian.
-        CalibrationError: If the sampler's slack uses all of delta, or the grid is too coarse for it.
     """
 
     unit: Unit
@@ -63,7 +58,6 @@ class ReleasePlan(Facts):
     alternatives: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that the sampler suits the grid, and reserve its slack."""
         checks.within(0, 1, slack=self.slack)
         if self.alternatives:
             checks.integer_at_least(1, **{f"alternatives[{k}]": n for k, n in enumerate(self.alternatives)})
@@ -232,17 +226,11 @@ def calibrate_plan(
     to 2e-4 of the target.
 
     Args:
-        unit: The privacy unit.
-        epsilon, delta: The budget.
         queries: Function that maps a scale to queries. Their cost increases with the scale: a total mu, or
             the inverse of a noise multiplier.
         num_nodes: Number N of nodes.
-        alternatives: Numbers of queries of the plan's alternatives, if it has any.
         fixed: Function that maps the Gaussian mu of the budget to Gaussian queries, which come first. They
             have a fixed part of it, and the other queries are calibrated to the rest.
-
-    Raises:
-        CalibrationError: If no scale meets the budget, or the grid is too coarse.
 
     >>> from graphveil.core.plan import hops
     >>> from graphveil.privacy import UndirectedEdge

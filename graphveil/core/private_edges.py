@@ -40,10 +40,6 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
     """Declare that a function or class forms the exact numbers of some queries, and adds their noise.
 
     ``docs/privacy/proofs/noise.md`` lists all of these places, and a test finds other code of this kind.
-
-    Args:
-        queries: Names of the queries.
-        note: Remark for reviewers, in addition to the place.
     """
 
     def declare(site: Site) -> Site:
@@ -92,7 +88,6 @@ class PrivateEdges:
     """
 
     def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
-        """Store the edges and the backend that schedules their blocks, by default one that can read them."""
         self._adjacency, self._backend = adjacency._unwrap(), backend_for(backend, adjacency)
         self._memory: Tensor | CompactRows | None = None
 

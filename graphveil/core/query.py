@@ -192,12 +192,7 @@ class Query(ABC):
 
     @abstractmethod
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check the data against public facts, before any edge is read.
-
-        Raises:
-            ReleaseError: If the data do not fit the query. The release stays charged, and can be queried
-                again.
-        """
+        """Check the data against public facts, before any edge is read."""
 
     @abstractmethod
     def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
@@ -260,11 +255,7 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
 
 
 def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
-    """Reject undirected edges that are stored as directed edges, where each of the two would be counted.
-
-    Raises:
-        UnitError: If the graph is directed, and the unit is one undirected edge.
-    """
+    """Reject undirected edges that are stored as directed edges, where each of the two would be counted."""
     if directed and isinstance(unit, UndirectedEdge):
         raise UnitError(
             "unit 'undirected-edge' needs an undirected graph, but this graph is directed. Use unit "
@@ -273,11 +264,7 @@ def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
 
 
 def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
-    """Return an edge-level unit; reject others, for which no bound is proved.
-
-    Raises:
-        UnitError: If the unit is not one edge.
-    """
+    """Return an edge-level unit; reject others, for which no bound is proved."""
     if not isinstance(unit, UndirectedEdge | DirectedEdge):
         raise UnitError(
             f"unit {unit.name!r} does not protect single edges: {what}. Use unit 'undirected-edge' or "

@@ -64,7 +64,6 @@ class Release:
         commitment: dict[str, object],
         alone: bool,
     ) -> None:
-        """Store what ``open`` has read and recorded; do not call it directly."""
         self._plan, self._private, self._public = plan, private, public
         self._ledger, self._key, self._journal, self._alone = ledger, key, journal, alone
         self._commitment = commitment
@@ -92,20 +91,9 @@ class Release:
         """Record a new release, or resume the one in the journal.
 
         Args:
-            plan: Calibrated plan.
-            adjacency: Private in-edges.
-            groups: Public group of each node, if a query weights or counts by group.
-            budget: Ledger that is charged before anything is computed.
             key: Noise key, by default a new one; a reproducible key invalidates the guarantee.
             backend: Backend that schedules the destination blocks; it does not affect results.
             journal: Journal that an interrupted run resumes from; by default one in memory.
-            label: Name of the entry in the privacy ledger.
-
-        Raises:
-            ConfigError, UnitError: If the groups or the graph do not fit the plan. Nothing is recorded.
-            BudgetError: If the budget is insufficient, or has recorded another release under this key.
-                Nothing is recorded or computed.
-            ReleaseError: If the journal holds a release of another plan, or its key is lost.
 
         Privacy:
             Unit: that of the plan. Charges: the whole plan, before any query is answered.
@@ -173,9 +161,6 @@ class Release:
             alternative: Number of the alternative. It must follow from answers of this release and from
                 public values alone.
 
-        Raises:
-            ReleaseError: If queries before the alternatives are not answered, or the choice is made already.
-
         Privacy:
             Charges: nothing, since the most expensive alternative was charged in ``open``.
         """
@@ -197,10 +182,6 @@ class Release:
 
         The query's descriptor, which binds its noise to the data, is committed before the first draw. A
         resumed release answers the same data with the same noise, and rejects other data.
-
-        Raises:
-            ReleaseError: If the next query takes other data, or every query is answered. Also if the release
-                is closed without a stored answer, or was opened by another process.
 
         Privacy:
             The answer includes its noise and is charged in ``open``. It may be public.
@@ -299,9 +280,6 @@ def check_max_degree(adjacency: Adjacency, unit: Unit) -> None:
     The error message contains no number and no node. That it is raised reveals something about the graph,
     which is why the guarantee is conditional on the assumption.
 
-    Raises:
-        UnitError: If a node has a larger degree.
-
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
     """
@@ -319,11 +297,7 @@ def _check_max_degree(private: PrivateEdges, unit: Unit, *, both_ends: bool = Fa
 
 
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
-    """Reject a plan that would ignore edge weights, or that reads edge weights that do not exist.
-
-    Raises:
-        ConfigError: If the plan and the edges do not match.
-    """
+    """Reject a plan that would ignore edge weights, or that reads edge weights that do not exist."""
     reads = {query.reads_edge_weights for query in plan.queries if query.reads_edges}
     weighted = adjacency.max_weight is not None
     if weighted and False in reads:

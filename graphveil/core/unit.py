@@ -164,7 +164,6 @@ class NodeBoundedDegree(NodeUnit):
     max_degree: int
 
     def __post_init__(self) -> None:
-        """Check the asserted degree."""
         checks.integer_at_least(1, max_degree=self.max_degree)
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:

@@ -38,9 +38,6 @@ class RecordFunction:
     per record. Row i of the result may depend on row i of the arguments only. This is probed on the first
     call: a few records are evaluated together, next to a nulled record, and alone.
 
-    Args:
-        function: The function.
-
     >>> rows = ProtectedRows(torch.tensor([[1.0], [3.0]]), "node-record")
     >>> RecordFunction(lambda x: 2 * x)(rows)
     ProtectedRows((2, 1))
@@ -98,12 +95,6 @@ def map_records(function: Callable[..., Any], *rows: Any) -> Any:
     Args:
         function: Takes batches of rows, and returns rows; row i may depend on row i of its arguments only.
         rows: Handles, or public tensors with one row per record.
-
-    Returns:
-        A handle if an argument is one; otherwise the result of the function.
-
-    Raises:
-        ProtectedDataError: If the result for one record depends on another record.
     """
     return RecordFunction(function)(*rows)
 
@@ -117,7 +108,6 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
 
     Args:
         graph: Graph with an ``adjacency``; it is not changed.
-        unit: Privacy unit.
         public: Names of fields that clients report without protection, under unit ``local-attributes``.
 
     Privacy:
@@ -154,11 +144,7 @@ def unwrapped_fields(data: D) -> D:
 
 
 def own_rows(edges: Adjacency, *values: Any) -> tuple[Any, ...]:
-    """Return values of which row v depends on v's own out-edges: handles if the edges are protected.
-
-    Raises:
-        ProtectedDataError: If the unit does not make out-edges a part of their source's record.
-    """
+    """Return values of which row v depends on v's own out-edges: handles if the edges are protected."""
     if not isinstance(edges, ProtectedEdges):
         return values
     if edges.unit != NodeRecord.name:
@@ -210,9 +196,6 @@ def kept_rows(
 
     Args:
         keep: ``Session.load_or_compute``.
-        name: Name of the stage.
-        compute: Returns the rows, a tensor or a handle.
-        like: The features that they are computed from.
     """
     rows = keep(name, lambda: {"rows": unwrapped(compute())})["rows"]
     return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows

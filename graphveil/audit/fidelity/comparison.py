@@ -45,7 +45,6 @@ class StructuralQuery:
     """One query, its two answers and their difference.
 
     Args:
-        name: Name of the query.
         true, released: Answers of the two graphs; None if undefined. Distributions are lists of shares over
             the same values. The answer for communities is their number, for centrality the largest entry.
         error: Difference of the answers; None if undefined.
@@ -66,10 +65,6 @@ class StructuralQuery:
 @dataclass(frozen=True)
 class StructuralComparison:
     """The 15 structural queries of two graphs. Internal: the true answers are exact, and so are the errors.
-
-    Args:
-        queries: Queries in the order of the benchmark.
-        notes: Notes on sampling.
     """
 
     queries: tuple[StructuralQuery, ...]
@@ -91,7 +86,6 @@ class StructuralComparison:
         ]
 
     def __str__(self) -> str:
-        """Return a table, and the notes under it."""
         lines = [HEAD, *self.rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
@@ -188,13 +182,7 @@ class Profile:
 
 
 def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicStreams) -> Profile:
-    """Return the profile of a graph; two graphs with the same streams are sampled alike.
-
-    Args:
-        graph: The graph.
-        sources: Source nodes of shortest paths.
-        streams: Public randomness, for wedges.
-    """
+    """Return the profile of a graph; two graphs with the same streams are sampled alike."""
     found = communities(graph)
     return Profile(
         nodes=graph.nodes,
@@ -212,8 +200,6 @@ def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicSt
 
 
 def _queries(true: Profile, noisy: Profile) -> list[StructuralQuery]:
-    """Return the queries in the order of the benchmark."""
-
     def scalar(name: str, first: float | None, second: float | None) -> StructuralQuery:
         return StructuralQuery(name, first, second, relative_error(first, second), RELATIVE)
 
@@ -256,7 +242,6 @@ def _distribution(name: str, counts: list[npt.NDArray[np.int64]]) -> StructuralQ
 
 
 def _cell(value: Value) -> str:
-    """Return a value as a table shows it."""
     if value is None:
         return "undefined"
     if isinstance(value, list):
@@ -269,9 +254,6 @@ def _cell(value: Value) -> str:
 
 def relative_error(true: float | None, released: float | None) -> float | None:
     """Return |true - released| / |true|; None if an answer is undefined, or only the true one is zero.
-
-    Args:
-        true, released: Answers of the two graphs.
 
     >>> relative_error(4.0, 5.0), relative_error(0.0, 0.0), relative_error(0.0, 1.0)
     (0.25, 0.0, None)

@@ -51,9 +51,6 @@ class SimpleGraph:
     def from_adjacency(cls, adjacency: Adjacency) -> SimpleGraph:
         """Return the graph in which two nodes are joined if there is an edge of any direction or weight.
 
-        Args:
-            adjacency: Adjacency of the graph.
-
         >>> both = Adjacency.from_edges([0, 1, 1], [1, 0, 2], num_nodes=3, directed=True)
         >>> SimpleGraph.from_adjacency(both).edges
         2
@@ -154,8 +151,6 @@ class PathLengths:
 
     Args:
         counts: Number of pairs by length: ``counts[l - 1]`` pairs have a shortest path of l edges.
-        apart: Number of pairs without a path.
-        complete: Whether the paths from all nodes were measured.
     """
 
     counts: Integers
@@ -178,12 +173,7 @@ def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -
     """Return the source nodes of shortest paths: all of up to 4,096 nodes, else 512.
 
     Args:
-        nodes: Number of nodes.
         count: Number of sources; None for the default.
-        rng: Source of the sample.
-
-    Raises:
-        ConfigError: If ``count`` is not an integer above 0.
 
     >>> sample_sources(3, None, rng=np.random.default_rng(0))
     array([0, 1, 2])
@@ -202,10 +192,6 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
     A search starts from 64 sources at once, each a bit of a node's word. The result of a round is the union
     of the neighbors' words. 64 sources therefore take O(m) per round, and as many rounds as their longest
     path.
-
-    Args:
-        graph: Graph.
-        sources: Source nodes.
 
     Privacy:
         Reads: the exact edges. The result is internal.
@@ -259,7 +245,6 @@ class Clustering:
         triangles: Number of triangles; an estimate if wedges were sampled.
         transitivity: Share of closed wedges, 3 triangles / wedges; 0 without wedges.
         average: Mean over all nodes of the share of closed wedges at a node, 0 at nodes without wedges.
-        sampled: Whether wedges were sampled.
     """
 
     triangles: float
@@ -277,8 +262,6 @@ def clustering(
     sqrt(2 m) of them. Closing all pairs of two such edges takes O(m^1.5).
 
     Args:
-        graph: Graph.
-        rng: Source of sampled wedges.
         exact_products: Largest number of such pairs, by default 2^30. Beyond it, a million wedges are sampled
             among all, and a million at uniformly drawn nodes.
 
@@ -363,9 +346,6 @@ def communities(graph: SimpleGraph) -> Integers:
     The Louvain method (Blondel et al., Fast unfolding of communities in large networks, 2008), which depends
     only on the edges and the order of nodes.
 
-    Args:
-        graph: Graph.
-
     Returns:
         The community of each node (N).
 
@@ -384,7 +364,6 @@ def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
     """Return Q = sum_c (m_c / m - (D_c / 2 m)^2): m_c edges inside community c, D_c the sum of its degrees.
 
     Args:
-        graph: Graph.
         labels: Community of each node (N).
 
     Privacy:

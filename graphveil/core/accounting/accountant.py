@@ -204,10 +204,6 @@ class PureCurve(Curve):
 
         delta(x) = sum over l > x of p_l (1 - e^(x - l)).
 
-    Args:
-        losses: All values of the sum, the largest first.
-        masses: Their probabilities.
-
     >>> one = PureCurve.from_epsilon_counts(((1.0, 1),))
     >>> one.epsilon(0.0), round(one.delta(0.0), 6), round(one.tpr(0.01), 6)
     (1.0, 0.462117, 0.027183)
@@ -396,12 +392,6 @@ def adaptive_choice(cases: Sequence[Event]) -> Event:
     (``docs/privacy/proofs/accounting.md``, "Adaptive choices"). A maximum of privacy curves is no bound for
     other noise, where the outputs can favor the alternative that is worse for what they suggest.
 
-    Args:
-        cases: Event of each alternative.
-
-    Raises:
-        ConfigError: If an alternative is not Gaussian, or the alternatives group records differently.
-
     >>> adaptive_choice([Gaussian(1.0), Composed((Gaussian(3.0), Gaussian(4.0)))])
     Gaussian(mu=5.0)
     >>> adaptive_choice([Gaussian(1.0), ByGroup("train/other", (Gaussian(2.0), Composed(())))]).events
@@ -500,11 +490,9 @@ class CanonicalComposition:
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))
 
     def __add__(self, other: "CanonicalComposition") -> "CanonicalComposition":
-        """Return the composition of both."""
         return CanonicalComposition(self.mu_squared + other.mu_squared, self.rest + other.rest)
 
     def __or__(self, other: "CanonicalComposition") -> "CanonicalComposition":
-        """Return what costs at least as much as either."""
         return CanonicalComposition(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
 
     def covers(self, other: "CanonicalComposition") -> bool:

@@ -91,9 +91,6 @@ def epsilon_of(mu: float, delta: float) -> float:
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu with delta(epsilon; mu) at most delta, rounded down by 1e-9.
 
-    Raises:
-        CalibrationError: If mu would be out of range.
-
     >>> round(mu_of(1.0, 1e-7), 8)
     0.21373627
     """
@@ -128,9 +125,6 @@ def tpr(fpr: float, mu: float) -> float:
 def check_proved_delta(delta: float) -> None:
     """Require a delta for which the guarantee is proved.
 
-    Raises:
-        ConfigError: delta is outside 1e-15 to 1e-3.
-
     >>> check_proved_delta(1e-300)
     Traceback (most recent call last):
     graphveil.errors.ConfigError: delta=1e-300 is outside the range of the proofs, 1e-15 to 1e-3. Choose a \
@@ -145,9 +139,6 @@ delta in this range.
 
 def require_delta(delta: float, what: str) -> None:
     """Require a delta above 0 for noise that is not pure epsilon-DP.
-
-    Raises:
-        ConfigError: delta is 0.
 
     >>> require_delta(0.0, "NeighborSumQuery")
     Traceback (most recent call last):

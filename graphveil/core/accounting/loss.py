@@ -120,7 +120,6 @@ class RootPair:
 
     Args:
         above: log p_k, for k = 0 .. N.
-        below: log r_j.
         unit: 1 / z.
     """
 
@@ -351,7 +350,6 @@ class LossGrid:
     """Multiples of an interval that cover a range."""
 
     def __init__(self, low: float, high: float, interval: float) -> None:
-        """Round the ends outwards."""
         self._first, self._last = math.floor(low / interval), math.ceil(high / interval)
         self._interval = interval
         self.points: Floats = np.arange(self._first, self._last + 1, dtype=np.float64) * interval

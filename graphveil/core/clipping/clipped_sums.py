@@ -64,7 +64,6 @@ be read. Pass them to DPSGDData: the answer of its query includes the noise.
     """
 
     def __init__(self, sources: Sequence[Tensor], arrays: Sequence[Tensor], labels: Any, count: int) -> None:
-        """Copy the model's parameters into one vector."""
         if len(labels) != count:
             raise GraphError(
                 f"There are {count} records but {len(labels)} labels. Pass one label per record."
@@ -128,10 +127,6 @@ class GhostClippedSum(ClippedSum):
 
     |g_i|^2 is the sum over the network's affine maps of (|h_i|^2 + 1) |delta_i|^2.
 
-    Raises:
-        ConfigError: If two maps share a parameter, so that their norms do not add up; or there is none.
-        GraphError: If the shapes of inputs and labels disagree.
-
     >>> layer = torch.nn.Linear(2, 2)
     >>> from graphveil.core.clipping.ghost_modules import Affine
     >>> network = Affine(layer.weight.t(), layer.bias)
@@ -142,7 +137,6 @@ class GhostClippedSum(ClippedSum):
     """
 
     def __init__(self, network: GhostModule, inputs: Inputs, labels: Tensor) -> None:
-        """Bind the network's affine maps to the vectors."""
         affines = list(network.affines())
         sources = [source for affine in affines for source in affine.sources]
         if len({source.data_ptr() for source in sources}) < len(sources):
@@ -195,7 +189,6 @@ class LogitWeightsClippedSum(ClippedSum):
     """
 
     def __init__(self, logits: Sequence[Any], labels: Any) -> None:
-        """Start with weights of one."""
         self._logits = torch.stack([one.detach().to(torch.float64) for one in unwrapped(logits)])  # (K, n, C)
         start = torch.ones(len(logits), dtype=torch.float64)
         super().__init__([start], list(self._logits), labels_with(logits, labels), self._logits.shape[1])
@@ -335,9 +328,6 @@ def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
 def reject_row_mixing(module: nn.Module) -> None:
     """Reject a module in which one record's output depends on the other records of the batch.
 
-    Raises:
-        ConfigError: If it contains batch norm, or instance norm that tracks running statistics.
-
     >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
     >>> reject_row_mixing(nn.BatchNorm1d(2))
     Traceback (most recent call last):
@@ -360,14 +350,9 @@ class PerSampleClippedSum(ClippedSum):
 
     The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
     in float64.
-
-    Raises:
-        ConfigError: If the module mixes records or draws dropout masks; or the records are not dense.
-        GraphError: If the shapes of inputs and labels disagree.
     """
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:
-        """Reject modules and inputs that cannot be trained privately this way."""
         reject_row_mixing(module)
         for name, part in module.named_modules():
             if isinstance(part, _DropoutNd) and part.p > 0:
@@ -407,7 +392,6 @@ class PerSampleClippedSum(ClippedSum):
             out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
 
     def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
-        """Return each record's gradient."""
         with self._copies.run() as module:
 
             def loss(parameters: Parameters, record: tuple[Tensor, ...], label: Tensor) -> Tensor:
@@ -456,5 +440,4 @@ def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) ->
 
 
 def _to_float64(values: Tensor) -> Tensor:
-    """Return floats as float64, and integers unchanged."""
     return values.to(torch.float64) if values.is_floating_point() else values

@@ -39,7 +39,6 @@ class Adam:
     """
 
     def __init__(self, parameters: Iterable[Tensor], *, weight_decay: float = 0.0) -> None:
-        """Start with all moments at zero."""
         self._parameters = list(parameters)
         self._weight_decay = weight_decay
         self._steps = 0
@@ -87,18 +86,11 @@ class PrivateSchedule:
     """Public configuration of private training: duration, step size, and clipping.
 
     Args:
-        epochs: Expected passes over the records.
         batch_size: Expected records per batch; None is every record in every step.
-        clip: C, the norm that a record's gradient is clipped to.
-        learning_rate: Step size.
         optimizer: ``"adam"`` or ``"sgd"``, on the noisy mean gradient.
         momentum, dampening: Parameters of ``"sgd"``, with v = momentum v + (1 - dampening) g.
-        weight_decay: Penalty on squared parameters.
         decay: Decay of the learning rate: ``"constant"`` or ``"cosine"``.
         average: Share of the last steps whose iterates are averaged; 0 keeps the last iterate.
-
-    Raises:
-        ConfigError: If a parameter is outside its range.
 
     >>> schedule = PrivateSchedule(epochs=10, batch_size=256)
     >>> schedule.steps(20_000), round(schedule.sampling_rate(20_000), 6)
@@ -128,11 +120,7 @@ class PrivateSchedule:
         checks.within(0, 1, average=self.average)
 
     def sampling_rate(self, count: int) -> float:
-        """Return q for ``count`` records: the batch size over their number, a multiple of 2^-32.
-
-        Raises:
-            ConfigError: If the batch is larger than the data.
-        """
+        """Return q for ``count`` records: the batch size over their number, a multiple of 2^-32."""
         return public_rate(count if self.batch_size is None else self.batch_size, count)
 
     def steps(self, count: int) -> int:
@@ -201,20 +189,12 @@ def descend(
     parameters of that step into the model.
 
     Args:
-        gradients: Holds the parameters, which are changed.
-        schedule: Steps and learning rates.
         noisy_means: Returns a step's noisy mean gradient at the current parameters, float64 (p). It is the
             only input about records.
         binding: Values that a checkpoint must match.
-        on_step: Called after each step with the number of completed steps.
-        checkpoint: File to save the state to. An existing file is resumed from, with bit-identical results.
-        checkpoint_every: Steps between two saves.
 
     Returns:
         The last iterate, or the average of the last ones, float64 (p).
-
-    Raises:
-        ArtifactError: If the checkpoint belongs to another training.
     """
     checks.integer_at_least(1, checkpoint_every=checkpoint_every)
     steps = schedule.steps(gradients.count)
@@ -246,7 +226,6 @@ class Momentum:
     def __init__(
         self, weight: Tensor, *, momentum: float, dampening: float = 0.0, weight_decay: float = 0.0
     ) -> None:
-        """Start with zero velocity."""
         self._weight, self._momentum, self._weight_decay = weight, momentum, weight_decay
         self._share = 1 - dampening
         self._velocity = torch.zeros_like(weight)
@@ -301,7 +280,6 @@ class _TrainingState:
         return self._mean if self._averaged else self._weights
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state as tensors."""
         named = {f"optimizer/{name}": value for name, value in self._optimizer.state().items()}
         counts = torch.tensor([self.done, self._averaged])
         return named | {"weights": self._weights, "mean": self._mean, "counts": counts}
@@ -315,13 +293,7 @@ class _TrainingState:
 
 
 def clipped_sum(network: GhostModule | nn.Module, inputs: Any, labels: Any) -> ClippedSum:
-    """Return the clipped sum for a network.
-
-    Args:
-        network: Network.
-        inputs: Rows of the records, blocks of their columns, or handles of both.
-        labels: Classes, numbers or targets, or a handle.
-    """
+    """Return the clipped sum for a network."""
     inputs, labels = unwrapped(inputs), labels_with(inputs, labels)
     if isinstance(network, GhostModule):
         return GhostClippedSum(network, inputs, labels)

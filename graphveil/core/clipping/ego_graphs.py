@@ -194,7 +194,6 @@ class ScratchBuffer:
     """
 
     def __init__(self) -> None:
-        """Start without memory."""
         self._kept = torch.empty(0, dtype=torch.float64)
 
     def copy(self, part: Tensor) -> Tensor:
@@ -305,8 +304,6 @@ class EgoGraphClippedSum(ClippedSum):
     is the root's.
 
     Args:
-        module: Trained in place. Only copies of it are called.
-        records: The ego graphs.
         labels: Classes or numbers, (N); a value that is not a class, or NaN, excludes the record.
         route: ``"ghost"`` runs the ego graphs of a chunk together and does not form gradients of affine maps
             that are larger than their rows (``ego_graphs.py``); this requires that only the map reads
@@ -332,7 +329,6 @@ class EgoGraphClippedSum(ClippedSum):
         route: Route = "ghost",
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        """Copy the parameters."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         arrays = records.arrays
         labels = labels_with(arrays, labels)

@@ -114,7 +114,6 @@ class TrainingRecords(ABC):
     """All records of a training, from which steps sample batches."""
 
     def __init__(self, count: int, width: int) -> None:
-        """Store the number of records, and the numbers per record in a batch, by public sizes."""
         self.count, self.width = count, width
 
     @abstractmethod
@@ -187,12 +186,7 @@ def tensors_of(inputs: Inputs) -> list[Tensor]:
 
 
 def records_of(inputs: Inputs) -> TrainingRecords:
-    """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
-
-    Raises:
-        ConfigError: If the sequence is empty.
-        GraphError: If a tensor is not a matrix of floats, or blocks have different lengths.
-    """
+    """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors."""
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
             raise GraphError(
@@ -276,7 +270,6 @@ class Affine(GhostModule):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        """Store the model's tensors; for a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
         self.sources = (weight.detach().t(), bias.detach())
 
     def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
@@ -305,15 +298,11 @@ class Activation(GhostModule):
 
     Shapes: (width, B) to (width, B).
 
-    Raises:
-        ConfigError: If the name is not one of these.
-
     >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
     tensor([[0., 2.]])
     """
 
     def __init__(self, name: str) -> None:
-        """Choose the activation by name."""
         checks.one_of(_ACTIVATIONS, activation=name)
         self._function, self._times_slope = _ACTIVATIONS[name]
 
@@ -422,7 +411,6 @@ class GhostBranches(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        """Store one part per block."""
         self._parts = parts
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:

@@ -79,13 +79,9 @@ def run_masking_failures(
 
     Args:
         run: Takes tensors (B, ..), and processes records separately.
-        records: The batch.
 
     Returns:
         The result of ``run``, None if all records fail; and a mask (B) of failed records, None if none fails.
-
-    Raises:
-        torch.OutOfMemoryError: If an accelerator has no memory for batches of this size, which is public.
 
     >>> found, failed = run_masking_failures(torch.linalg.inv, (torch.tensor([[[2.0]], [[0.0]]]),))
     >>> found.flatten().tolist(), failed.tolist()
@@ -289,9 +285,6 @@ class _Missing:
 class ModuleCopies:
     """Copies of a module in its current state, independent of later changes to it.
 
-    Raises:
-        ConfigError: If the module holds something that cannot be copied, such as an open file.
-
     >>> class Counts(nn.Linear):
     ...     seen = 0
     ...     def forward(self, x):
@@ -306,7 +299,6 @@ class ModuleCopies:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Copy the module, and the state of its code."""
         reach = _ReachableState(module)
         self._places = [place for place in reach.places if place.is_copied()]
         self._names = [(owner, frozenset(vars(owner))) for owner in (*reach.classes, *reach.functions)]
@@ -473,7 +465,6 @@ class _ReachableState:
                 self._search(part)
 
     def found(self) -> list[Any]:
-        """Return all objects."""
         return list(self._found.values())
 
     def _search(self, part: Any) -> None:

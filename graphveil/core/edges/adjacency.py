@@ -58,7 +58,6 @@ class EdgeSet:
     released: str
 
     def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = (), released: str = "") -> None:
-        """Store a public name, or draw a random one."""
         self.id = secrets.token_hex(16) if id is None else id
         self.released = released
         # A part's own parts take its place, each once.
@@ -128,9 +127,6 @@ class Adjacency:
 
     If the edges have weights, ``weights`` are their shares of the public bound ``max_weight``, in [0, 1].
 
-    Raises:
-        GraphError: Inconsistent offsets, a source that does not exist, or a weight outside [0, 1].
-
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> path
     Adjacency(nodes=3, directed=False)
@@ -149,7 +145,6 @@ class Adjacency:
     version: AdjacencyVersion = field(default_factory=AdjacencyVersion, init=False)
 
     def __post_init__(self) -> None:
-        """Check and sort untrusted rows, and remove duplicates and self-loops."""
         if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
             raise GraphError("indptr must be an int64 vector with one entry more than there are nodes.")
         if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
@@ -239,14 +234,6 @@ class Adjacency:
             edge_set: Identity of the edges; a new one by default.
             weight: Weight of at least 0 for each edge, if the edges are weighted. The largest weight is used
                 for duplicates, and for both directions of an undirected edge. Weight 0 means no edge.
-            max_weight: Public bound to which larger weights are clipped.
-
-        Returns:
-            The adjacency of these edges.
-
-        Raises:
-            GraphError: Ids that are not integers in range, lengths that differ, or a weight that is negative
-                or not finite.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private.
@@ -291,13 +278,6 @@ class Adjacency:
             sources: Sources of all rows, int32.
             directed: Whether ``u -> v`` does not imply ``v -> u``.
             edge_set: Identity of the edges; a new one by default.
-
-        Returns:
-            The adjacency of these edges.
-
-        Raises:
-            GraphError: Offsets that do not fit, or sources that are out of order or range, or that belong to
-                the wrong end.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private.
@@ -363,12 +343,6 @@ class Adjacency:
         Args:
             weights: Weights in [0, 1], float32 (stored edges).
 
-        Returns:
-            An adjacency with the same edge set.
-
-        Raises:
-            GraphError: Weights of another type, length or range.
-
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. No
             guarantee covers the entries of weight zero.
@@ -385,9 +359,6 @@ class Adjacency:
 
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
-
-        Returns:
-            The edges by ascending target, then by ascending source.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private.
@@ -406,12 +377,6 @@ class Adjacency:
 
         Args:
             keep: Mask of the kept nodes, bool (N).
-
-        Returns:
-            An adjacency with the same edge set, and therefore the same budget.
-
-        Raises:
-            GraphError: Mask of another type or length.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
@@ -436,12 +401,6 @@ class Adjacency:
 
         Args:
             side: Mask of some nodes, bool (N).
-
-        Returns:
-            An adjacency with the same edge set, and therefore the same budget.
-
-        Raises:
-            GraphError: Mask of another type or length.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
@@ -493,10 +452,6 @@ class ProtectedEdges(Adjacency):
     Public are the number of nodes, the direction, the bound of weights, and the identity of the edges. This
     stops accidents. Python code that wants to read the edges can.
 
-    Args:
-        edges: The edges.
-        unit: Name of the unit that protects them.
-
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> ProtectedEdges(path, "undirected-edge").indices
     Traceback (most recent call last):
@@ -508,7 +463,6 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
     weights, history = _protected("weights"), _protected("history")
 
     def __init__(self, edges: Adjacency, unit: str) -> None:
-        """Store the edges; they are not read."""
         public = ("directed", "edge_set", "max_weight", "folder", "version")
         vars(self).update({name: getattr(edges, name) for name in public}, _unit=unit)
         vars(self)["<edges>"] = edges._unwrap()  # not an attribute: no line reads it by mistake
@@ -592,11 +546,7 @@ def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
 def checked_weights(
     weight: Any, max_weight: float | None, edges: int
 ) -> tuple[npt.NDArray[np.float64], float] | None:
-    """Return one weight per edge and the public bound, None if neither is given.
-
-    Raises:
-        GraphError: Only one of the two, another length, or a weight that is negative or not finite.
-    """
+    """Return one weight per edge and the public bound, None if neither is given."""
     if weight is None and max_weight is None:
         return None
     if weight is None or max_weight is None:
@@ -670,14 +620,8 @@ def grow_adjacency(
     """Return in-edges with more nodes and new edges; each new edge has at least one new node.
 
     Args:
-        adjacency: In-edges before.
         source, target: New edges, as for ``Adjacency.from_edges``.
-        num_nodes: Number of nodes, old and new.
         edge_set: Identity of the new edges; a new one by default.
-        weight: Weights of the new edges, if edges have weights.
-
-    Raises:
-        GraphError: Edge between two old nodes.
 
     >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
     >>> grow_adjacency(pair, [2], [1], 3).edge_index()

@@ -46,7 +46,6 @@ class EdgeBlock:
         return self.stop - self.start
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the pickled state: the block's own numbers, not the arrays that they are views of."""
         return {name: part.clone() if isinstance(part, Tensor) else part for name, part in vars(self).items()}
 
     @property
@@ -82,11 +81,7 @@ _whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
-    """Yield the destination blocks of a graph in order, starting at row ``first``.
-
-    Raises:
-        GraphError: Graph mapped from files that have changed.
-    """
+    """Yield the destination blocks of a graph in order, starting at row ``first``."""
     check_unchanged(adjacency)
     if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
         yield whole
@@ -99,9 +94,6 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
     """Yield the first and last row of each block in order, starting at row ``first``.
 
     Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
-
-    Raises:
-        GraphError: Graph mapped from files that have changed.
     """
     check_unchanged(adjacency)
     for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
@@ -180,20 +172,12 @@ def remember_stamps(adjacency: Adjacency, stamps: Iterable[Stamp]) -> None:
 
 
 def check_unchanged(adjacency: Adjacency) -> None:
-    """Raise an error if the files of mapped edges have changed; edges in memory have no files.
-
-    Raises:
-        GraphError: A file was written, replaced or removed since the graph was opened; it is named.
-    """
+    """Raise an error if the files of mapped edges have changed; edges in memory have no files."""
     check_stamps(_stamps.get(adjacency, ()))
 
 
 def check_stamps(stamps: Iterable[Stamp]) -> None:
-    """Raise an error if a file has changed.
-
-    Raises:
-        GraphError: A file was written, replaced or removed; it is named.
-    """
+    """Raise an error if a file has changed."""
     for stamp in stamps:
         if Stamp.from_file(stamp.path) != stamp:
             raise GraphError(

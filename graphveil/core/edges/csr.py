@@ -26,12 +26,7 @@ _ENTRIES = 1 << 18  # at a time
 
 
 def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:
-    """Check the offsets and the column indices of a CSR matrix.
-
-    Raises:
-        GraphError: Arrays that are not vectors of integers, offsets that do not rise from 0 to the number of
-            indices, or an index outside the columns. The message contains none of them.
-    """
+    """Check the offsets and the column indices of a CSR matrix."""
     _whole(indptr, "row offsets", what)
     _whole(indices, "column indices", what)
     if not 0 <= columns <= MAX_INDEX:
@@ -43,11 +38,7 @@ def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse ma
 
 
 def checked_matrix(x: Any) -> Any:
-    """Return a SciPy matrix of numbers as CSR, CSC or COO, with every array checked.
-
-    Raises:
-        GraphError: Array of a wrong type or length, or an index out of range.
-    """
+    """Return a SciPy matrix of numbers as CSR, CSC or COO, with every array checked."""
     if x.format == "lil" and [len(row) for row in x.rows] != [len(row) for row in x.data]:
         raise GraphError(f"a sparse matrix has rows with different numbers of indices and values; {_REMEDY}")
     if x.format not in ("csr", "csc", "coo"):

@@ -38,7 +38,6 @@ class NodePairIndex:
     directed: bool
 
     def __post_init__(self) -> None:
-        """Check that 64 bits hold the numbers."""
         if not 0 <= self.nodes < 1 << 31:
             raise GraphError(f"nodes={self.nodes} must lie between 0 and 2^31 - 1")
 
@@ -100,12 +99,8 @@ class PublicPart:
     without any.
 
     Args:
-        edges: Public edges, undirected.
         private_nodes: Nodes that may have private edges, bool (N), or their numbers, each once. A tensor, an
             array or a sequence; stored as bool (N).
-
-    Raises:
-        GraphError: List that does not match the nodes, or directed edges.
 
     Privacy:
         Unit: ``edge-subset``. Everything here is public.
@@ -119,7 +114,6 @@ class PublicPart:
     private_nodes: Tensor
 
     def __post_init__(self) -> None:
-        """Check that list and edges are about the same nodes."""
         if not isinstance(self.edges, Adjacency):
             raise GraphError(
                 f"Public edges must be an Adjacency, not a {type(self.edges).__name__}. Create one with "
@@ -228,11 +222,7 @@ class Domain:
         """Return the pairs of listed nodes that are not public edges.
 
         Args:
-            public: Public edges, undirected.
             listed: Nodes that may have private edges, as for ``PublicPart``. The list is public.
-
-        Raises:
-            GraphError: List that does not match the nodes, or directed edges.
         """
         nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
         rank = np.full(public.num_nodes, -1)

@@ -45,7 +45,6 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
     Args:
         owner, listed: The pairs, (E), owners ascending.
         count: Number of owners; their ids are below it.
-        most: Public bound.
         key: Key of 32 bytes, which determines the hash values.
 
     >>> cut_lists(np.array([0, 0, 2]), np.array([1, 2, 0]), 3, 2, bytes(32)).tolist()
@@ -140,7 +139,6 @@ class BoundedTrees:
     """
 
     def __init__(self, adjacency: Adjacency, *, slots: int | None, cap: int, depth: int, key: bytes) -> None:
-        """Read the lists, and draw the first round."""
         checks.integer_at_least(1, cap=cap, depth=depth)
         self._lists, starts = PrivateEdges(adjacency).out_neighbors()
         self._nodes = len(starts) - 1
@@ -209,9 +207,6 @@ class TreeRecords:
 
     Args:
         x: Features (N, d).
-        nodes: Training nodes.
-        trees: Trees of all nodes.
-        steps_per_pass: Number of steps after which all trees are sampled again.
     """
 
     x: Features

@@ -172,12 +172,6 @@ def average_linkage(
     random graph. All such pairs of groups merge in one round. Groups that no edge joins, or that remain after
     ``ROUNDS``, merge by size, smallest first.
 
-    Args:
-        leaves: Number of leaves.
-        one, other: Ends of each edge.
-        rng: Generator that breaks ties, which are frequent at first.
-        rounds: Maximum number of rounds.
-
     Privacy:
         Reads: public edges only. Charges: nothing.
 
@@ -404,19 +398,14 @@ def walk(
     """Run steps of the chain, in place.
 
     Args:
-        steps, first: Number of steps, and the index of the first.
         leaves: Number n of leaves; internal nodes are n to 2n - 2, of which the last is the root.
-        every: Period of private steps.
         joint: Whether private steps also use the public change.
         lazy: Whether private steps stay with probability 1/2, and use the exact weight of each move.
         weights: Weight of the public change, of the private one, and the loss kappa of a lazy step.
         pick, turn, coin: For each step: the internal node, which of two moves, and a uniform in [0, 1); a
             lazy step stays for turns of 2 and 3.
-        left, right, parent, size: The tree.
         counts, scores: For each node: public, private.
         head, following: The first edge of each node, and the next edge of each edge; -1 is none.
-        one, other, kind, under: For each edge: its ends, its kind, and temporary memory.
-        done: Number of accepted moves, and of the private ones among them.
     """
     for step in range(steps):
         private = int((first + step + 1) % every == 0)
@@ -589,7 +578,6 @@ class DendrogramChain:
     """
 
     def __init__(self, tree: Dendrogram, public: Pairs, private: Pairs) -> None:
-        """Count the edges of each node."""
         nodes = len(tree.left)
         self._left, self._right = tree.left.copy(), tree.right.copy()
         self._parent, self._size = tree.parents.copy(), tree.size.copy()
@@ -761,7 +749,6 @@ class TreeSearchQuery(BoundedQuery):
         return torch.from_numpy(chain.tree.parents)
 
     def _take(self, chain: DendrogramChain, stream: RowStream, leaves: int) -> None:
-        """Run all steps."""
         if self.walk == "lazy_audited":
             taken = self.steps // self.every
             kappa = step_loss(self.epsilon, self.delta, taken, leaves)

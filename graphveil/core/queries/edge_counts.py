@@ -79,11 +79,7 @@ class EdgeCountQuery(GaussianQuery):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return the event of the counts for each pair of groups.
-
-        Raises:
-            UnitError: If the unit is node-level: one record may have edges in every cell.
-        """
+        """Return the event of the counts for each pair of groups."""
         require_edge_unit(
             unit, "counts of edges have no bound for a record, which may have an edge to all nodes"
         )
@@ -157,7 +153,6 @@ class ClassPairs(BlockWork):
     classes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only ``EdgeCountQuery`` reads."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())
@@ -192,12 +187,8 @@ class NeighborCountQuery(Query):
     Args:
         partition: Name of the public groups of nodes.
         ranks: Rank of each group; None if edges count at both ends.
-        epsilon: Epsilon of the noise.
         classes: Number C of classes.
         held_out: Public choice of node pairs whose edges are not counted; None if all are.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: edge-level. Reads: the in-edges. Adding or removing an edge moves one integer in one row by one,
@@ -238,11 +229,7 @@ class NeighborCountQuery(Query):
         return DiscreteLaplace(self.epsilon)
 
     def event(self, unit: Unit) -> Event:
-        """Return the pure epsilon of one edge, which charges pairs that are not held out.
-
-        Raises:
-            UnitError: If the unit is node-level: one record may be in every count.
-        """
+        """Return the pure epsilon of one edge, which charges pairs that are not held out."""
         require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
         event = PureDP(self.changed(unit) * self.epsilon)
         return event if self.held_out is None else self.held_out.charged(event)
@@ -331,7 +318,6 @@ class NoisyCounts(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the noisy rows; the exact counts are discarded here."""
         stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
         for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
             rows = np.arange(piece.start, piece.stop)

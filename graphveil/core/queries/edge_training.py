@@ -103,20 +103,14 @@ class EdgeAttentionQuery(NoisyStepsQuery):
 
     Args:
         dim: Width d of the rows, and of the network's hidden layer.
-        classes: Number of classes of the head.
         steps: Number T of steps.
         noise_multiplier: Noise multiplier z, in clipping norms.
         sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
         learning_rate: Learning rate of the descent. It is a field because noise must not be used for two
             descents.
         clip: Clipping norm C.
-        oriented: Whether an undirected edge counts in one direction only.
         forward_noise: Standard deviation of the noise added to the weighted sums in training, drawn
             for each target and step. It gives no protection; it simulates the noise of the hop.
-
-    Raises:
-        ConfigError: If a field is outside its range.
-        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
 
     Privacy:
         Unit: edge-level. Features and labels are public, and an edge enters the gradient of its target alone.
@@ -157,11 +151,7 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         self.randomness(bytes(32))
 
     def event(self, unit: Unit) -> Event:
-        """Return the sampled steps.
-
-        Raises:
-            UnitError: If the unit is node-level, where labels and features are not public.
-        """
+        """Return the sampled steps."""
         require_edge_unit(
             unit, "attention is learned from rows and labels as if they were public (weights='one')"
         )
@@ -266,10 +256,8 @@ def clipped_sum(
 
     Args:
         weights: Parameters, shape (p).
-        examples: The data.
         batch: Positions in ``examples.targets``, shape (B).
         noise: Noise n_v for the batch, shape (B, d).
-        query: Shapes and clipping norm.
     """
     total = torch.zeros_like(weights)
     parts = query.parts(weights)
@@ -335,7 +323,6 @@ class _Network(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int, dim: int) -> "_Network":
-        """Return zeros."""
         shapes = ((count, dim, dim), (count, dim), (count, dim), (count, 1))
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
@@ -395,7 +382,6 @@ class NoisyGradients:
     """
 
     def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
-        """Store data, law and randomness; no data are read yet."""
         self._examples, self._query = examples, query
         self._noise = query.randomness(key)
         self._done, self._lock = 0, threading.Lock()
@@ -406,11 +392,7 @@ class NoisyGradients:
 
     @torch.no_grad()
     def __call__(self, weights: Tensor) -> Tensor:
-        """Return the next step's noisy mean gradient, float64.
-
-        Raises:
-            ReleaseError: If all steps are done, or the parameters are not p finite numbers.
-        """
+        """Return the next step's noisy mean gradient, float64."""
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
             raise ReleaseError(f"a gradient query needs {query.parameters} finite parameters")

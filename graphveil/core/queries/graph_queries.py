@@ -73,11 +73,7 @@ class BoundedQuery(Query):
         checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound.
-
-        Raises:
-            UnitError: If the unit is a node-level privacy unit, where one node may have edges to all others.
-        """
+        """Return the bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon)
 
@@ -186,7 +182,6 @@ class PerturbedNodePairs(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:
@@ -249,7 +244,6 @@ class CountedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact number."""
         return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
 
 
@@ -260,7 +254,6 @@ class ProtectedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact node pairs."""
         return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
 
 
@@ -332,7 +325,6 @@ class LeveledNodePairs(BlockWork):
     rest: bytes | None = None
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:

@@ -87,10 +87,6 @@ class HeldOutPairs:
 
     Args:
         share: Expected share of all node pairs, at most 0.9.
-        key: Public key of the hash.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         The choice is a function of two public node ids and the public key, the same for both directions. A

@@ -61,13 +61,7 @@ class ListProductQuery(GaussianQuery):
     With n items on the list, z_u is 1 / sqrt(max(n, D)) at each of them and 0 elsewhere.
 
     Args:
-        columns: Number of items.
-        sigma: Standard deviation of the noise of each released number.
         out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
-        grid_bits: Binary logarithm of the grid steps in one.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: ``node-record`` or ``directed-edge``. Reads: out-edges. A list contributes a matrix of Frobenius
@@ -98,11 +92,7 @@ class ListProductQuery(GaussianQuery):
         check_noise((self.sigma,), 1, self.grid_bits)
 
     def event(self, unit: Unit) -> Event:
-        """Return mu = sensitivity / sigma.
-
-        Raises:
-            UnitError: If the unit is neither ``node-record`` nor ``directed-edge``.
-        """
+        """Return mu = sensitivity / sigma."""
         return Gaussian(self.sensitivity(unit) / self.sigma)
 
     def sensitivity(self, unit: Unit) -> float:

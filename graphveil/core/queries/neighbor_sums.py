@@ -193,12 +193,7 @@ class NeighborSumQuery(GaussianQuery):
             )
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return the event of the hop for each pair of groups.
-
-        Raises:
-            NotImplementedGuaranteeError: If a similarity is used under a node-level unit, where its input
-                rows are not public.
-        """
+        """Return the event of the hop for each pair of groups."""
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(map(tuple, np.square(shifts).tolist())))
 

@@ -90,10 +90,6 @@ def own_list_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Any, ...]:
         adjacency: The in-edges; a stored edge belongs to its source.
         rows: Published rows (N, d).
 
-    Raises:
-        ConfigError: If there is not one row per node.
-        ProtectedDataError: If the unit is not ``node-record``.
-
     Privacy:
         No guarantee of its own. Entry v depends only on ``rows`` and on v's own record, and is not private
         against a reader of entry v. Internal: do not publish. Do not use it under an edge-level unit.
@@ -116,9 +112,6 @@ def own_lists(adjacency: Adjacency) -> Any:
     """Return each node's own out-list as a row of a sparse matrix, bool (N, N).
 
     It is a handle if the edges are protected.
-
-    Raises:
-        ProtectedDataError: If the unit is not ``node-record``.
 
     Privacy:
         No guarantee of its own. Row v depends on v's own record only.
@@ -164,7 +157,6 @@ class OutNeighborSums(BlockWork):
     weights: Sizes  # by target
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact sums."""
         sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             count = len(piece.sources)  # exceeds _EDGES for a row with more edges
@@ -183,7 +175,6 @@ class OutDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts."""
         return torch.bincount(edges.sources, minlength=self.num_nodes)
 
 
@@ -194,7 +185,6 @@ class InDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts."""
         counts = torch.zeros(self.num_nodes, dtype=torch.int64)
         counts[edges.start : edges.stop] = edges.degrees
         return counts
@@ -234,15 +224,11 @@ class OutEdgeSumQuery(GaussianQuery):
 
     Args:
         dim: Length d of a vector.
-        sigma: Standard deviation of the noise in every released row.
         out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
         levels: Squared weights in sixteenths, from 0 (not released) to 65536.
         partition: Name of the public groups of records.
         bounds: Maximum norm of a vector, by group of its source; 0 for a group that sends nothing.
         grid_bits: The largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
-
-    Raises:
-        ConfigError: If a field is outside its range, or the grid is too coarse for levels or noise.
 
     Privacy:
         Unit: node-level (``node-record``). Reads: out-edges and vectors. The contributions of u have squared
@@ -288,11 +274,7 @@ class OutEdgeSumQuery(GaussianQuery):
             )
 
     def event(self, unit: Unit) -> Event:
-        """Return mu = change * bound / sigma for each group of records.
-
-        Raises:
-            UnitError: If the unit is not ``node-record``.
-        """
+        """Return mu = change * bound / sigma for each group of records."""
         change = self.change(unit)
         events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
         return events[0] if len(events) == 1 else ByGroup(self.partition, events)
@@ -330,7 +312,6 @@ class OutEdgeSumQuery(GaussianQuery):
 
         Args:
             squared: Squared weights of the sources' lists in sixteenths, at least 16 D.
-            groups: Groups of the sources.
         """
         steps: npt.NDArray[np.float64] = self.unit_steps / np.sqrt(squared / LEVEL)
         return steps
@@ -520,9 +501,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
         dim, sigma, out_degree_bound, levels, partition, bounds, grid_bits: As for ``OutEdgeSumQuery``, except
             that a bound limits the gauge.
 
-    Raises:
-        ConfigError: As for ``OutEdgeSumQuery``, or if the grid is too coarse for this number of classes.
-
     Privacy:
         Unit: node-level (``node-record``). Reads: out-edges and vectors. Two vectors of gauges a and b have
         an inner product of at least -a b / (C-1), and all weights are non-negative. So replacing a record of
@@ -609,14 +587,6 @@ class OutDegreeSumQuery(GaussianQuery):
 
     Divided by the number of nodes, it is an estimate of the mean length of a node's own list of edges.
 
-    Args:
-        bound: Largest out-degree that counts.
-        sigma: Standard deviation of the noise, in edges.
-        grid_bits: Binary logarithm of the grid steps in one edge.
-
-    Raises:
-        ConfigError: If a field is outside its range.
-
     Privacy:
         Unit: ``node-record``. Reads: the length of each node's own list. Nulling or replacing a record
         changes one clipped out-degree, which is between 0 and ``bound``: mu = bound / sigma under both
@@ -640,11 +610,7 @@ class OutDegreeSumQuery(GaussianQuery):
         check_noise((self.sigma,), 1, self.grid_bits)
 
     def event(self, unit: Unit) -> Event:
-        """Return mu = bound / sigma.
-
-        Raises:
-            UnitError: If the unit is not ``node-record``.
-        """
+        """Return mu = bound / sigma."""
         return Gaussian(self.sensitivity(unit) / self.sigma)
 
     def sensitivity(self, unit: Unit) -> float:

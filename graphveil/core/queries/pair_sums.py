@@ -66,11 +66,7 @@ class EdgePairQuery(GaussianQuery):
     grid_bits: int
 
     def event(self, unit: Unit) -> Event:
-        """Return the event of the answer: its part of the pairs is charged, and no other.
-
-        Raises:
-            UnitError: If the unit is node-level, or the edges are not stored as the query reads them.
-        """
+        """Return the event of the answer: its part of the pairs is charged, and no other."""
         return self.held_out.charged(
             Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
         )
@@ -97,12 +93,6 @@ class EdgeProductQuery(EdgePairQuery):
         dim: Width d of the vectors.
         sigma: One standard deviation, that of the diagonal. Other entries have sigma for directed edges.
             For undirected edges they have sigma / sqrt(2) above the diagonal, and the same noise below it.
-        symmetric: Whether edges are undirected.
-        held_out: Public choice of node pairs whose edges are not summed.
-        grid_bits: Binary logarithm of the grid steps in a vector of norm one.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves W by a matrix of
@@ -177,11 +167,7 @@ class EdgeProductQuery(EdgePairQuery):
 
 
 def check_symmetry(unit: Unit, *, symmetric: bool) -> None:
-    """Reject directed edges for a sum that is symmetric, and the reverse.
-
-    Raises:
-        UnitError: If unit and sum do not fit.
-    """
+    """Reject directed edges for a sum that is symmetric, and the reverse."""
     if isinstance(unit, DirectedEdge) == symmetric:
         raise UnitError(
             f"unit {unit.name!r} does not match the graph, whose edges are {'un' * symmetric}directed "
@@ -268,7 +254,6 @@ class PairTerms:
         return (*self.left, *self.right, self.center, self.scale)
 
     def __call__(self, sources: Ids, targets: Ids) -> Floats:
-        """Return the features of pairs, shape (P, K)."""
         out = np.empty((len(sources), len(self.left)))
         at_once = max(1, _ENTRIES // max(table.shape[1] for table in self.left))
         for first in range(0, len(sources), at_once):
@@ -282,11 +267,7 @@ class PairTerms:
         return out
 
     def check(self, nodes: int, count: int) -> None:
-        """Reject tables of wrong shapes, and numbers with inexact dot products.
-
-        Raises:
-            ReleaseError: If the terms do not fit a plan for this number of nodes and features.
-        """
+        """Reject tables of wrong shapes, and numbers with inexact dot products."""
         shapes = {(*table.shape[:1], table.dtype, table.ndim) for table in (*self.left, *self.right)}
         fits = (
             len(self.left) == len(self.right) == count
@@ -376,13 +357,6 @@ class PairSumQuery(EdgePairQuery):
 
     Args:
         terms: Number K of features.
-        sigma: One standard deviation of the noise.
-        symmetric: Whether edges are undirected.
-        held_out: Public choice of node pairs whose edges are not summed.
-        grid_bits: Binary logarithm of the grid steps in a contribution of norm one.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves the answer by its
@@ -456,14 +430,7 @@ class PairHistogramQuery(EdgePairQuery):
 
     Args:
         terms: Number K of features.
-        cells: Number of cells.
-        sigma: One standard deviation of the noise, in edges.
         symmetric: Whether edges are undirected; each counts once.
-        held_out: Public choice of node pairs whose edges are counted.
-        grid_bits: Binary logarithm of the grid steps in one edge.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: edge-level. Reads: the held-out in-edges. A differing edge moves one number by one, so
@@ -544,7 +511,6 @@ class PairSums(BlockWork):
     held_out: HeldOutPairs
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact sums, which only the query's answer reads."""
         width = numbers_of(len(self.terms.left))
         total = np.zeros(width, dtype=np.int64)
         for piece in edges.pieces(len(edges), max(1, _ENTRIES // width)):
@@ -566,7 +532,6 @@ class ScoreCounts(BlockWork):
     held_out: HeldOutPairs
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only the query's answer reads."""
         counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             sources, targets = edges_once(piece, symmetric=self.symmetric)

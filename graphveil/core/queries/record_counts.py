@@ -42,10 +42,7 @@ class RecordCountQuery(GaussianQuery):
     """Release a few noisy counts of records under node-level units.
 
     Args:
-        sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are counted.
-        grid_bits: Binary logarithm of the grid steps in one record.
     """
 
     reads_edges: ClassVar[bool] = False
@@ -60,11 +57,7 @@ class RecordCountQuery(GaussianQuery):
         check_pays(self.pays)
 
     def event(self, unit: Unit) -> Event:
-        """Return one Gaussian for every counted record.
-
-        Raises:
-            UnitError: If the unit is not node-level.
-        """
+        """Return one Gaussian for every counted record."""
         return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
 
     @property
@@ -92,14 +85,7 @@ class AccuracyCountQuery(RecordCountQuery):
     """Release noisy counts of the records that each candidate classifies correctly, to choose or publish one.
 
     Args:
-        candidates: Number of counts.
-        sigma: Standard deviation of the noise, in records.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are counted.
-        grid_bits: Binary logarithm of the grid steps in one record.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) changes each count by at most one, whether it is
@@ -175,13 +161,7 @@ class OutcomeCountQuery(RecordCountQuery):
     than counting the correct among the labeled records: a record is in at most one of its two bins.
 
     Args:
-        sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are counted.
-        grid_bits: Binary logarithm of the grid steps in one record.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) moves one count by one if it is nulled, and both if it
@@ -248,14 +228,7 @@ class RecordHistogramQuery(RecordCountQuery):
     """Release the noisy number of records in each of some public cells.
 
     Args:
-        cells: Number of cells.
-        sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are counted.
-        grid_bits: Binary logarithm of the grid steps in one record.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) is in one cell at most. If it is nulled, one count moves
@@ -328,15 +301,7 @@ class FeatureHistogramQuery(RecordCountQuery):
     """Release one noisy histogram of records for each of some feature columns.
 
     Args:
-        columns: Number of columns.
-        cells: Number of cells of each histogram.
-        sigma: Standard deviation of the noise, in records, of each count.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are counted.
-        grid_bits: Binary logarithm of the grid steps in one record.
-
-    Raises:
-        ConfigError: If a field is outside its range.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) is in one cell of each column at most. If it is nulled,

@@ -129,7 +129,6 @@ class Sums:
         return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state to send: the receiver recomputes the table in float32."""
         return {name: part for name, part in vars(self).items() if name != "table"}
 
 

@@ -45,12 +45,7 @@ class DPSGDData(QueryData[Tensor]):
     computed from (``gradients.arrays``): a resumed release rejects other arrays.
 
     Args:
-        gradients: The records' clipped gradients, with their own copy of the parameters.
-        schedule: Steps, rates, clipping: those of the query.
         settings: All other public values that determine the gradients: initial parameters and code.
-        on_step: Function that is called after each step with the number of completed steps.
-        checkpoint: File to save the training state to.
-        checkpoint_every: Number of steps between two saves.
     """
 
     gradients: ClippedSum
@@ -121,12 +116,7 @@ class DPSGDQuery(NoisyStepsQuery):
         sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
         clip: Clipping norm C.
         partition: Name of the public groups of records.
-        pays: By group, whether its records are trained on.
         reach: Number D of other records' gradients that read a record.
-
-    Raises:
-        ConfigError: If a field is outside its range.
-        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
 
     Privacy:
         Unit: node-level. Reads: node records. A training record (``pays``) is charged T Poisson-subsampled
@@ -168,11 +158,7 @@ class DPSGDQuery(NoisyStepsQuery):
         self.randomness(bytes(KEY_BYTES))
 
     def event(self, unit: Unit) -> Event:
-        """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise.
-
-        Raises:
-            UnitError: If the unit is not node-level.
-        """
+        """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise."""
         protected = require_record_unit(unit)
         if self.reach:
             whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
@@ -339,9 +325,6 @@ class TreeStepsQuery(DPSGDQuery):
         slots: List bound D.
         depth: Depth r of the trees.
 
-    Raises:
-        CalibrationError: On ``event``, if there is too little noise for the proof of its exact law.
-
     Privacy:
         Unit: node-level. Theorem A (``proofs/accounting.md``) for the number of roots that a record
         reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It covers
@@ -363,7 +346,6 @@ class TreeStepsQuery(DPSGDQuery):
     depth: int
 
     def __post_init__(self) -> None:
-        """Check every field; every record of every group is charged, since all reach roots."""
         super().__post_init__()
         checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:

@@ -612,8 +612,6 @@ def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator
     alone.
 
     Args:
-        similarity: Weight w.
-        keys: Inputs of the similarity for each node.
         sources: Nodes, in ascending order, shape (S).
 
     >>> from graphveil.release.weights import HalfCos
