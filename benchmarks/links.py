@@ -24,7 +24,7 @@ from scipy import sparse
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import graphveil as gv
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.features import to_dense
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.random import PublicStreams

@@ -46,8 +46,7 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
-from graphveil.audit.fidelity import SimpleGraph, compare
-from graphveil.audit.fidelity.comparison import kl_divergence
+from graphveil.audit.fidelity import SimpleGraph, compare, kl_divergence
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import RowStream

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphveil import attacks, audit, backends, errors, mechanisms, perturb
-    from graphveil.audit.fidelity.comparison import compare
+    from graphveil.audit.fidelity import compare
     from graphveil.auto import AutoClassifier
     from graphveil.data import Graph, Interactions, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.estimators import METHODS, register

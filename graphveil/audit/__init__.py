@@ -15,7 +15,7 @@ from graphveil.audit.bounds import (
     sampled_training,
     summed_gaussian,
 )
-from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
+from graphveil.audit.canaries import audit_feature_mechanism, audit_label_mechanism, audit_training
 from graphveil.audit.neighbor_test import Finding, NeighborTestResult, PrivacyClaim, neighbor_test
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.plans import PlanAudit, audit_plan
@@ -25,7 +25,6 @@ from graphveil.audit.query_neighbor_tests import (
     neighbor_test_query,
 )
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.audit.training_canaries import audit_training
 
 __all__ = [
     "Finding",

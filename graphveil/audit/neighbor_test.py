@@ -404,7 +404,7 @@ class _Search:
             parts = [np.zeros(0)]
             for step in run.steps:
                 value = np.asarray(getattr(step.law, "value", step.outcome), dtype=np.float64)
-                scale = getattr(step.law, "sigma", getattr(step.law, "scale", 1.0))
+                scale = getattr(step.law, "scale", 1.0)
                 parts.append(np.ravel(value / scale))
             parts += [np.asarray(array.ravel(), dtype=np.float64) for array in run.returned]
             rows.append(np.concatenate(parts))

@@ -130,34 +130,43 @@ class Exact(Law):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianLaw(Law):
-    """N(value, sigma^2), each entry independently."""
+class AdditiveLaw(Law):
+    """Noise of a scale around values, each entry independently."""
 
     value: Floats
-    sigma: Floats
+    scale: Floats
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the value."""
         return self.value.shape
 
+    def scale_differs(self, other: "AdditiveLaw") -> bool:
+        """Whether the scale differs."""
+        return not same(self.scale, other.scale)
+
+    def shared(self, later: "AdditiveLaw") -> Floats:
+        """Return the difference, in which the noise cancels."""
+        return np.asarray(self.value / self.scale - later.value / later.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianLaw(AdditiveLaw):
+    """N(value, scale^2)."""
+
     def draw(self, rng: Generator) -> Floats:
         """Return the value and noise."""
-        return self.value + self.sigma * rng.standard_normal(self.shape)
-
-    def scale_differs(self, other: "GaussianLaw") -> bool:
-        """Whether sigma differs."""
-        return not same(self.sigma, other.sigma)
+        return self.value + self.scale * rng.standard_normal(self.shape)
 
     def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
         """Return mu, or the loss by the length of the noise if its scale differs."""
         if not self.scale_differs(other):
-            if not (self.sigma > 0).all():
+            if not (self.scale > 0).all():
                 return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
-            return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
+            return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.scale).sum()))
         if not delta:
             return LossLowerBound(certain=1.0)  # ratios of tails have no bound
-        wide, narrow = float(self.sigma.mean()), float(other.sigma.mean())
+        wide, narrow = float(self.scale.mean()), float(other.scale.mean())
         if not wide > narrow:
             return LossLowerBound()  # the other direction gives a better bound
         # One event: the noise of the wider law is longer than some t. The narrower law may have another
@@ -169,30 +178,14 @@ class GaussianLaw(Law):
         seen = likely > 0
         return LossLowerBound(alone=float((np.log(likely[seen]) - rare[seen]).max(initial=0.0)))
 
-    def shared(self, later: "GaussianLaw") -> Floats:
-        """Return the difference, in which the noise cancels."""
-        return np.asarray(self.value / self.sigma - later.value / later.sigma)
-
 
 @dataclass(frozen=True, eq=False)
-class LaplaceLaw(Law):
-    """Laplace noise of a scale, each entry independently."""
-
-    value: Floats
-    scale: Floats
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the value."""
-        return self.value.shape
+class LaplaceLaw(AdditiveLaw):
+    """Laplace noise."""
 
     def draw(self, rng: Generator) -> Floats:
         """Return the value and noise."""
         return np.asarray(self.value + rng.laplace(scale=self.scale, size=self.shape))
-
-    def scale_differs(self, other: "LaplaceLaw") -> bool:
-        """Whether the scale differs."""
-        return not same(self.scale, other.scale)
 
     def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
         """Return |change| / scale, which half of the outcomes have; another scale has no bound."""
@@ -206,10 +199,6 @@ class LaplaceLaw(Law):
         reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
         rare = -np.maximum(reach + self.value - other.value, 0) / b + math.log(0.5)
         return LossLowerBound(alone=float(max(0.0, (math.log(delta) - rare).max(initial=0.0))))
-
-    def shared(self, later: "LaplaceLaw") -> Floats:
-        """Return the difference, in which the noise cancels."""
-        return np.asarray(self.value / self.scale - later.value / later.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,14 @@ from torch import Tensor
 
 from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repeated_runs, summed_gaussian
 from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law
-from graphveil.audit.query_neighbor_tests import NeighborView, has_row_per_node, law, reason_without_example
+from graphveil.audit.query_neighbor_tests import (
+    NeighborView,
+    has_row_per_node,
+    law,
+    reason_without_example,
+    zero_noise_plan,
+)
 from graphveil.audit.small_graphs import adjacency, family
-from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.edges.adjacency import Adjacency
@@ -42,8 +47,6 @@ from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
     EdgeResponseQuery,
-    EdgeTotalData,
-    EdgeTotalQuery,
     TopNodePairsData,
     TopNodePairsQuery,
 )
@@ -69,12 +72,6 @@ from graphveil.core.queries.pair_sums import (
 from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
-    FeatureHistogramData,
-    FeatureHistogramQuery,
-    OutcomeCountData,
-    OutcomeCountQuery,
-    RecordHistogramData,
-    RecordHistogramQuery,
 )
 from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.query import Query, QueryData
@@ -295,7 +292,7 @@ def _log_likelihood(found: Law, seen: Law) -> float:
     """
     match found, seen:
         case GaussianLaw(), GaussianLaw():
-            return -float(np.square((seen.value - found.value) / found.sigma).sum()) / 2
+            return -float(np.square((seen.value - found.value) / found.scale).sum()) / 2
         case LaplaceLaw(), LaplaceLaw():
             return -float(np.abs((seen.value - found.value) / found.scale).sum())
         case FlipLaw(), FlipLaw():
@@ -473,7 +470,9 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResu
         return "records of this group are not counted"
     each = query.candidates
     count = max(1, _CANDIDATES // each)
-    wide, (graph, groups) = replace(query, candidates=count * each), _two_nodes(context, query.groups)
+    wide = replace(query, candidates=count * each)
+    graph = Adjacency.from_edges([], [], num_nodes=2, directed=True)  # which counts of records do not read
+    groups = torch.full((2,), context.group) if query.groups > 1 else None
 
     def score(coins: Coins) -> Floats:
         correct = torch.from_numpy(np.kron(np.diag(coins), np.ones((1, each), dtype=bool)))
@@ -483,47 +482,11 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResu
     return of_rounds(query, context, count, context.rounds(count, math.sqrt(each) / query.sigma), score)
 
 
-@insert_canaries.register
-def _of_single_records(
-    query: OutcomeCountQuery | RecordHistogramQuery | FeatureHistogramQuery, context: CanaryContext
-) -> CanaryResult | str:
-    """One record a release: in the first cell or none; or, replaced, in the first or second.
-
-    The cells of outcomes are right and wrong. The record is in the same cell of all columns.
-    """
-    if query.groups > 1 and not query.pays[context.group]:
-        return "records of this group are not counted"
-    columns = query.columns if isinstance(query, FeatureHistogramQuery) else 1
-    replaced = getattr(context.unit, "replace_one", False)
-    along = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
-    graph, groups = _two_nodes(context, query.groups)
-    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
-    for number, inside in enumerate(present):
-        cell = 0 if inside else 1 if replaced else -1
-        data: QueryData[Tensor]
-        if isinstance(query, OutcomeCountQuery):
-            data = OutcomeCountData(torch.tensor([cell == 0]), torch.tensor([cell == 1]))
-        elif isinstance(query, FeatureHistogramQuery):
-            data = FeatureHistogramData(torch.full((1, columns), cell, dtype=torch.int16))
-        else:
-            data = RecordHistogramData(torch.tensor([cell]))
-        seen = context.noisy(query, graph, groups, data).reshape(columns, -1)[:, :2]
-        scores[number] = float((seen @ along).sum()) / (query.sigma * math.sqrt(columns))
-    return of_scores(query, context, scores, present)
-
-
-def _two_nodes(context: CanaryContext, groups: int) -> tuple[Adjacency, Tensor | None]:
-    """Return a graph that counts of records do not read, and the groups of its nodes."""
-    empty = Adjacency.from_edges([], [], num_nodes=2, directed=True)
-    return empty, torch.full((2,), context.group) if groups > 1 else None
-
-
 # -- released graphs: every node pair, or one in every block, is an edge or not; public edges stay ---------
 
 _NODES = 600  # of which every pair is a canary
 _TREE_LEAVES = 2000  # of a tree, each block of which has one
 _KEPT = 8  # one node pair in so many becomes an edge
-_TOTALS = 1 << 11  # releases of single counts
 _COUNTED = 1 << 17  # canaries in blocks
 
 
@@ -575,18 +538,6 @@ def _of_top_slots(query: TopNodePairsQuery, context: CanaryContext) -> CanaryRes
     detected = np.isin(canary_pairs.slots, out)
     right = int((detected & present).sum())
     bound = one_run(len(present), int(detected.sum()), right, confidence=context.confidence)
-    return planted(query, context, len(present), PureDP(bound.epsilon), bound)
-
-
-@insert_canaries.register
-def _of_totals(query: EdgeTotalQuery, context: CanaryContext) -> CanaryResult:
-    """One edge a release, or none."""
-    canary_pairs, present = _CanaryPairs.for_unit(3, context.unit), context.coins(_TOTALS)
-    data, detected = EdgeTotalData(canary_pairs.domain), np.empty(_TOTALS, dtype=bool)
-    both = [canary_pairs.edges(canary_pairs.slots[:count]) for count in (0, 1)]
-    for number, inside in enumerate(present):
-        detected[number] = context.noisy(query, both[int(inside)], None, data)[0] > 0
-    bound = context.counted(detected, present)
     return planted(query, context, len(present), PureDP(bound.epsilon), bound)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.events import ByGroup, Composed, Event
+from graphveil.core.events import ByGroup, Composed, Event, Gaussian
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
@@ -216,11 +216,17 @@ class Query(ABC):
 class GaussianQuery(Query):
     """A query whose numbers get Gaussian noise from the plan's sampler, on a grid.
 
-    Its field ``sigma`` is the standard deviation of the noise, or one for each kind of row.
+    Args:
+        sigma: Standard deviation of the noise, or one for each kind of row.
+        grid_bits: Binary logarithm of the grid steps in a contribution of size one.
     """
 
     sigma: float | tuple[float, ...]
     grid_bits: int
+
+    def event(self, unit: Unit) -> Event:
+        """Return mu = sensitivity / sigma; queries whose cost depends on groups override it."""
+        return Gaussian(self.sensitivity(unit) / self.noise[0])
 
     @property
     def noise(self) -> tuple[float, ...]:
@@ -244,14 +250,19 @@ def grid_steps(largest: float, grid_bits: int) -> float:
     return 2.0 ** (grid_bits - math.ceil(math.log2(largest)))
 
 
+def check_size(least: int, most: int, **sizes: int) -> None:
+    """Require whole numbers in a range, given by their names."""
+    checks.integer_at_least(least, **sizes)
+    checks.within(least, most, **sizes)
+
+
 def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     """Require one positive standard deviation per group, and a grid that allows exact sums."""
     if len(sigma) != groups:
         raise ConfigError(f"sigma has {len(sigma)} entries but needs {groups}, one per group of rows")
     for value in sigma:
         checks.positive(sigma=value)
-    checks.integer_at_least(1, grid_bits=grid_bits)
-    checks.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
+    check_size(1, MAX_GRID_BITS, grid_bits=grid_bits)
 
 
 def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:

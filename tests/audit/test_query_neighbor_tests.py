@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
-from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss
+from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss, zero_noise_plan
 from graphveil.audit.small_graphs import Family, adjacency, family
-from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.events import NonPrivate
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, hops

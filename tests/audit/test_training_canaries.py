@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.audit.training_canaries import CanaryGraph, audit_training, insert_edges, insert_records
+from graphveil.audit.canaries import CanaryGraph, audit_training, insert_edges, insert_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator

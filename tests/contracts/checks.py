@@ -17,7 +17,7 @@ from torch import Tensor
 from contracts import laws, replay
 from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, code_pushes, pushes
 from graphveil.audit import neighbor_test_mutual_edges, neighbor_test_plan
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.accounting.accountant import GaussianCurve, privacy_curve, total_mu
 from graphveil.core.accounting.gaussian import delta_of
 from graphveil.core.backends import AggregationBackend, InMemoryBackend

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import UNITS
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.backends import InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import blocks

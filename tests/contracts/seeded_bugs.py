@@ -266,9 +266,9 @@ BUGS = [
         name="products_are_charged_half",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:EdgePairQuery.event",
-                "self.sensitivity(unit) / self.sigma[0]",
-                "self.sensitivity(unit) / self.sigma[0] / 2",
+                "graphveil.core.query:GaussianQuery.event",
+                "self.sensitivity(unit) / self.noise[0]",
+                "self.sensitivity(unit) / self.noise[0] / 2",
             )
         ],
         test="tests/links/test_link_predictor.py::test_known_pair_is_found_no_better_than_the_guarantee_allows",
@@ -6305,7 +6305,7 @@ BUGS = [
         name="bounds_of_several_laws_do_not_share_the_significance",
         edits=[
             (
-                "graphveil.audit.local:_by_feature",
+                "graphveil.audit.canaries:_by_feature",
                 "significance = (1 - confidence) / len(laws)",
                 "significance = 1 - confidence",
             )

@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from contracts import laws
-from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.audit.query_neighbor_tests import ZeroNoiseSteps
 from graphveil.core.clipping.clipped_sums import ClippedSum
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.discrete_gaussian import RoundedGaussian

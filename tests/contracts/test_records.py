@@ -10,8 +10,8 @@ from torch import Tensor
 from contracts import replay
 from contracts.replay import BOUNDS, OWNER, REPLACED, pushes
 from graphveil.audit import neighbor_test_mutual_edges
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.audit.small_graphs import PublicGraphFacts, adjacency, draw_graph
-from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import hops

@@ -5,7 +5,7 @@ import torch
 
 from contracts import replay
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
-from graphveil.audit.zero_noise import RecordingZeroNoise, zero_noise_plan
+from graphveil.audit.query_neighbor_tests import RecordingZeroNoise, zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery

@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.query_neighbor_tests import charged_loss
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import charged_loss, zero_noise_plan
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import PureDP, compose
 from graphveil.core.ledger import MemoryLedger

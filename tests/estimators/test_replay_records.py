@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.auto import AutoClassifier
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.clipping.clipped_sums import ClippedSum

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 import graphveil as gv
 from graphveil.audit import audit_plan, neighbor_test_plan
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan

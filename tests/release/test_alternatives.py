@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import ByGroup

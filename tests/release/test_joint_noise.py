@@ -5,9 +5,8 @@ import pytest
 import torch
 from audit.test_query_neighbor_tests import CASES, families, id_of
 
-from graphveil.audit.query_neighbor_tests import NeighborView
+from graphveil.audit.query_neighbor_tests import NeighborView, zero_noise_plan
 from graphveil.audit.small_graphs import adjacency
-from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.pair_sums import EdgeProductQuery

@@ -7,7 +7,7 @@ import pytest
 import torch
 from contracts import replay
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.backends import InMemoryBackend, RowRange
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import PureDP

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger

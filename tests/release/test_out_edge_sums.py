@@ -10,7 +10,7 @@ from contracts.inside import reachable
 from scipy.special import ndtr
 from torch import Tensor
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import delta_of, mu_of
 from graphveil.core.edges.adjacency import Adjacency

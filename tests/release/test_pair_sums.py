@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.accounting.accountant import privacy_curve, total_mu
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import Gaussian, PureDP, compose

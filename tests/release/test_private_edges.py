@@ -25,7 +25,7 @@ READERS = {  # by part and file
     "propagation/linear.py": "public edges",
     "attacks/pairs.py": "in the clear, internal",
     "attacks/products.py": "in the clear, internal",
-    "audit/training_canaries.py": "made graphs, or the owner's own: internal",
+    "audit/canaries.py": "made graphs, or the owner's own: internal",
     "audit/fidelity/structure.py": "in the clear, internal",
     "papers/as_published/measures.py": "in the clear, published data",
     "local/structure/public_edges.py": "public edges",

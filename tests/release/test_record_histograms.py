@@ -4,7 +4,7 @@ import pytest
 import torch
 from contracts.laws import has_the_law
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import Gaussian
 from graphveil.core.keys import ReleaseKey

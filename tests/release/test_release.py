@@ -12,7 +12,7 @@ from contracts.inside import reachable
 from contracts.laws import has_the_law
 from torch import Tensor
 
-from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.events import Gaussian
 from graphveil.core.features import safe_unit

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import softmax
 from torch import Tensor
 
-from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.audit.query_neighbor_tests import ZeroNoiseSteps
 from graphveil.core.clipping.clipped_sums import LogitWeightsClippedSum
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.core.clipping.ghost_modules import Affine

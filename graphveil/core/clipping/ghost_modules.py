@@ -35,29 +35,9 @@ _SPLIT = 4096  # rows per chunk if all records are read once
 _STORED = 64  # assumed stored values per sparse record, because the actual number is private
 
 
-class RecordRows(ABC):
-    """The rows h_i of some records, as inputs of an affine map."""
-
-    @abstractmethod
-    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return W h_i + b, shape (outputs, B)."""
-
-    @abstractmethod
-    def square_norms(self) -> Tensor:
-        """Return |h_i|^2, shape (B,)."""
-
-    @abstractmethod
-    def add_outer(self, delta: Tensor, out: Tensor) -> None:
-        """Add the sum of delta_i outer h_i to ``out`` (outputs, width)."""
-
-    @abstractmethod
-    def drop(self, bad: Tensor) -> None:
-        """Set the rows of a mask (B,) to zero."""
-
-
 @dataclass
-class DenseRecordRows(RecordRows):
-    """Dense rows, (width, B), with their squared norms if those are known."""
+class DenseRecordRows:
+    """Dense rows h_i of some records, (width, B), with their squared norms if those are known."""
 
     values: Tensor
     squares: Tensor | None = None
@@ -80,8 +60,8 @@ class DenseRecordRows(RecordRows):
 
 
 @dataclass
-class SparseRecordRows(RecordRows):
-    """Sparse rows, a SciPy matrix (B, width) of float64, with their squared norms."""
+class SparseRecordRows:
+    """Sparse rows of some records, a SciPy matrix (B, width) of float64, with their squared norms."""
 
     values: Any
     squares: Tensor
@@ -102,6 +82,9 @@ class SparseRecordRows(RecordRows):
     def drop(self, bad: Tensor) -> None:
         """Overwrite the stored values of the rows."""
         self.values.data[bad.numpy().repeat(np.diff(self.values.indptr))] = 0
+
+
+RecordRows = DenseRecordRows | SparseRecordRows  # as inputs of an affine map
 
 
 def _start_of_range(index: Tensor) -> int | None:

@@ -30,6 +30,7 @@ from graphveil.core.query import (
     QueryDescription,
     are_numbers,
     check_noise,
+    check_size,
     outside,
     reject_edges_stored_twice,
     require_edge_unit,
@@ -153,6 +154,7 @@ class ClassPairs(BlockWork):
     classes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts, which only ``EdgeCountQuery`` reads."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())
@@ -217,8 +219,7 @@ class NeighborCountQuery(Query):
     held_out: HeldOutPairs | None = None
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, classes=self.classes)
-        checks.within(1, MAX_DIM, classes=self.classes)
+        check_size(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():
             raise ConfigError("ranks must contain at least one group, otherwise no node has a row")
         checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
@@ -318,6 +319,7 @@ class NoisyCounts(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the noisy rows; the exact counts are discarded here."""
         stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
         for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
             rows = np.arange(piece.start, piece.stop)

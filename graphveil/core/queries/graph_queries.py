@@ -182,6 +182,7 @@ class PerturbedNodePairs(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:
@@ -244,6 +245,7 @@ class CountedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the exact number."""
         return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
 
 
@@ -254,6 +256,7 @@ class ProtectedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the exact node pairs."""
         return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
 
 
@@ -325,6 +328,7 @@ class LeveledNodePairs(BlockWork):
     rest: bytes | None = None
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return noisy node pairs; each depends on its own edge alone."""
         return concatenate_chunks(edges, self._drawn)
 
     def _drawn(self, piece: EdgeBlock) -> Integers:

@@ -17,8 +17,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._util import checks
-from graphveil.core.events import Event, Gaussian
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
@@ -29,6 +27,7 @@ from graphveil.core.query import (
     QueryData,
     are_numbers,
     check_noise,
+    check_size,
     outside,
 )
 from graphveil.core.unit import DirectedEdge, NodeRecord, Unit
@@ -86,14 +85,9 @@ class ListProductQuery(GaussianQuery):
     grid_bits: int = _GRID_BITS
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, columns=self.columns, out_degree_bound=self.out_degree_bound)
-        checks.within(1, MAX_COLUMNS, columns=self.columns)
-        checks.within(1, MAX_COLUMNS, out_degree_bound=self.out_degree_bound)
+        check_size(1, MAX_COLUMNS, columns=self.columns)
+        check_size(1, MAX_COLUMNS, out_degree_bound=self.out_degree_bound)
         check_noise((self.sigma,), 1, self.grid_bits)
-
-    def event(self, unit: Unit) -> Event:
-        """Return mu = sensitivity / sigma."""
-        return Gaussian(self.sensitivity(unit) / self.sigma)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity: 1 or sqrt(2) for a record, and the largest change for an edge."""

@@ -33,6 +33,7 @@ from graphveil.core.query import (
     QueryDescription,
     check_noise,
     check_rows,
+    check_size,
     grid_steps,
 )
 from graphveil.core.unit import NodeBoundedDegree, NodeUnit, Unit
@@ -183,8 +184,7 @@ class NeighborSumQuery(GaussianQuery):
     similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, dim=self.dim)
-        checks.within(1, MAX_DIM, dim=self.dim)
+        check_size(1, MAX_DIM, dim=self.dim)
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)
         if self.weights.largest == 0:
             raise ConfigError(

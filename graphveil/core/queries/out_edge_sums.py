@@ -42,6 +42,7 @@ from graphveil.core.query import (
     are_numbers,
     check_noise,
     check_rows,
+    check_size,
     grid_steps,
     outside,
 )
@@ -157,6 +158,7 @@ class OutNeighborSums(BlockWork):
     weights: Sizes  # by target
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact sums."""
         sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             count = len(piece.sources)  # exceeds _EDGES for a row with more edges
@@ -175,6 +177,7 @@ class OutDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts."""
         return torch.bincount(edges.sources, minlength=self.num_nodes)
 
 
@@ -185,6 +188,7 @@ class InDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts."""
         counts = torch.zeros(self.num_nodes, dtype=torch.int64)
         counts[edges.start : edges.stop] = edges.degrees
         return counts
@@ -255,12 +259,11 @@ class OutEdgeSumQuery(GaussianQuery):
     grid_bits: int = 14
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
-        checks.within(1, MAX_DIM, dim=self.dim)
+        check_size(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(1, out_degree_bound=self.out_degree_bound)
         check_noise((self.sigma,), 1, self.grid_bits)
         for level in self.levels:
-            checks.integer_at_least(0, levels=level)
-            checks.within(0, MAX_LEVEL, levels=level)
+            check_size(0, MAX_LEVEL, levels=level)
         checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
         if not any(self.levels) or not any(self.bounds):
             raise ConfigError(
@@ -608,10 +611,6 @@ class OutDegreeSumQuery(GaussianQuery):
     def __post_init__(self) -> None:
         checks.integer_at_least(1, bound=self.bound)
         check_noise((self.sigma,), 1, self.grid_bits)
-
-    def event(self, unit: Unit) -> Event:
-        """Return mu = bound / sigma."""
-        return Gaussian(self.sensitivity(unit) / self.sigma)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the bound, under either relation."""

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.events import Event, Gaussian
+from graphveil.core.events import Event
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
@@ -32,6 +31,7 @@ from graphveil.core.query import (
     QueryData,
     check_noise,
     check_rows,
+    check_size,
     reject_edges_stored_twice,
     require_edge_unit,
 )
@@ -67,9 +67,7 @@ class EdgePairQuery(GaussianQuery):
 
     def event(self, unit: Unit) -> Event:
         """Return the event of the answer: its part of the pairs is charged, and no other."""
-        return self.held_out.charged(
-            Gaussian(self.sensitivity(unit) / self.sigma[0]), held=self.reads_held_out
-        )
+        return self.held_out.charged(super().event(unit), held=self.reads_held_out)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1: an edge is read once."""
@@ -119,8 +117,7 @@ class EdgeProductQuery(EdgePairQuery):
     grid_bits: int = PRODUCT_GRID_BITS
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, dim=self.dim)
-        checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
+        check_size(1, MAX_PRODUCT_DIM, dim=self.dim)
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
@@ -254,6 +251,7 @@ class PairTerms:
         return (*self.left, *self.right, self.center, self.scale)
 
     def __call__(self, sources: Ids, targets: Ids) -> Floats:
+        """Return the features of pairs, shape (P, K)."""
         out = np.empty((len(sources), len(self.left)))
         at_once = max(1, _ENTRIES // max(table.shape[1] for table in self.left))
         for first in range(0, len(sources), at_once):
@@ -377,8 +375,7 @@ class PairSumQuery(EdgePairQuery):
     grid_bits: int = SUM_GRID_BITS
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, terms=self.terms)
-        checks.within(1, MAX_TERMS, terms=self.terms)
+        check_size(1, MAX_TERMS, terms=self.terms)
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
@@ -452,10 +449,8 @@ class PairHistogramQuery(EdgePairQuery):
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, terms=self.terms)
-        checks.within(1, MAX_TERMS, terms=self.terms)
-        checks.integer_at_least(2, cells=self.cells)
-        checks.within(2, MAX_DIM, cells=self.cells)
+        check_size(1, MAX_TERMS, terms=self.terms)
+        check_size(2, MAX_DIM, cells=self.cells)
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
@@ -511,6 +506,7 @@ class PairSums(BlockWork):
     held_out: HeldOutPairs
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact sums, which only the query's answer reads."""
         width = numbers_of(len(self.terms.left))
         total = np.zeros(width, dtype=np.int64)
         for piece in edges.pieces(len(edges), max(1, _ENTRIES // width)):
@@ -532,6 +528,7 @@ class ScoreCounts(BlockWork):
     held_out: HeldOutPairs
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return exact counts, which only the query's answer reads."""
         counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             sources, targets = edges_once(piece, symmetric=self.symmetric)

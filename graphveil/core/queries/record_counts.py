@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.events import Event, Gaussian
+from graphveil.core.events import Event
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
@@ -31,6 +31,7 @@ from graphveil.core.query import (
     by_group,
     check_noise,
     check_pays,
+    check_size,
     require_record_unit,
 )
 from graphveil.core.unit import Unit
@@ -58,7 +59,7 @@ class RecordCountQuery(GaussianQuery):
 
     def event(self, unit: Unit) -> Event:
         """Return one Gaussian for every counted record."""
-        return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
+        return by_group(self.partition, self.pays, super().event(unit))
 
     @property
     def groups(self) -> int:
@@ -84,9 +85,6 @@ class AccuracyCountData(QueryData[Tensor]):
 class AccuracyCountQuery(RecordCountQuery):
     """Release noisy counts of the records that each candidate classifies correctly, to choose or publish one.
 
-    Args:
-        partition: Name of the public groups of records.
-
     Privacy:
         Unit: node-level. A counted record (``pays``) changes each count by at most one, whether it is
         nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
@@ -104,8 +102,7 @@ class AccuracyCountQuery(RecordCountQuery):
     candidates: int
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(1, candidates=self.candidates)
-        checks.within(1, MAX_DIM, candidates=self.candidates)
+        check_size(1, MAX_DIM, candidates=self.candidates)
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
@@ -159,9 +156,6 @@ class OutcomeCountQuery(RecordCountQuery):
     An accuracy has a numerator and a denominator. Under a node-level unit both are secret, because the
     existence of a label is part of a record. Correct and wrong records form one histogram. This costs less
     than counting the correct among the labeled records: a record is in at most one of its two bins.
-
-    Args:
-        partition: Name of the public groups of records.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) moves one count by one if it is nulled, and both if it
@@ -227,9 +221,6 @@ class RecordHistogramData(QueryData[Tensor]):
 class RecordHistogramQuery(RecordCountQuery):
     """Release the noisy number of records in each of some public cells.
 
-    Args:
-        partition: Name of the public groups of records.
-
     Privacy:
         Unit: node-level. A counted record (``pays``) is in one cell at most. If it is nulled, one count moves
         by one. If it is replaced, two counts move by one: mu = 1 / sigma, or sqrt(2) / sigma.
@@ -249,8 +240,7 @@ class RecordHistogramQuery(RecordCountQuery):
     cells: int
 
     def __post_init__(self) -> None:
-        checks.integer_at_least(2, cells=self.cells)
-        checks.within(2, MAX_DIM, cells=self.cells)
+        check_size(2, MAX_DIM, cells=self.cells)
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
@@ -299,9 +289,6 @@ class FeatureHistogramData(QueryData[Tensor]):
 @dataclass(frozen=True, kw_only=True)
 class FeatureHistogramQuery(RecordCountQuery):
     """Release one noisy histogram of records for each of some feature columns.
-
-    Args:
-        partition: Name of the public groups of records.
 
     Privacy:
         Unit: node-level. A counted record (``pays``) is in one cell of each column at most. If it is nulled,

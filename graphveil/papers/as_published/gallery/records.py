@@ -121,7 +121,7 @@ def noise_by_clipping_norm() -> float:
     thresholds_from_gradients(graph, noise)
     law = noise.steps[0].law
     assert isinstance(law, GaussianLaw)
-    return float(law.sigma) / percentile_of_norms(terms_of(graph))
+    return float(law.scale) / percentile_of_norms(terms_of(graph))
 
 
 def public_threshold(graph: SmallGraph, noise: NoiseRecorder) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from contracts.steps import KEY, SilentRelease
 
-from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.audit.query_neighbor_tests import ZeroNoiseSteps
 from graphveil.core.noise.steps import StepNoise
 from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
