@@ -14,7 +14,7 @@ from graphveil.audit import (
     audit_feature_mechanism,
     audit_label_mechanism,
     audit_plan,
-    local,
+    canaries,
     query_canaries,
 )
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
@@ -328,13 +328,13 @@ def test_bounds_of_several_laws_share_the_significance(
     """The sum of bounds is wrong with the sum of their probabilities at most."""
     spent = list[float]()
     for name in ("odds_of_runs", "repeated_runs"):
-        shipped = getattr(local, name)
+        shipped = getattr(canaries, name)
 
         def bound(*counts: Any, shipped: Any = shipped, **given: Any) -> Any:
             spent.append(1 - given["confidence"])
             return shipped(*counts, **given)
 
-        monkeypatch.setattr(local, name, bound)
+        monkeypatch.setattr(canaries, name, bound)
     found = audit_feature_mechanism(law, confidence=confidence, noise=LocalNoise(unsafe_noise_seed=3))
     assert found is not None and found.confidence == confidence
     assert len(spent) == len(set(law.features))
