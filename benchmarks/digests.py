@@ -36,7 +36,7 @@ from command_digests import command_digests
 from safetensors.torch import load_file
 
 import graphveil as gv
-from graphveil.local.network_learner import PAPER_SETTINGS
+from graphveil.local.lpgnn import PAPER_SETTINGS
 from graphveil.publish.release_folder import OTHER_FRAMEWORK_FILES
 
 NODES, CLASSES, FAILED = 240, 3, "failed:"

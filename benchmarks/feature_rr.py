@@ -41,8 +41,8 @@ from graphveil.mechanisms import (
     public_weights,
 )
 from graphveil.mechanisms.importance import combined
-from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution
 from graphveil.nn.lpgnn import FeatureEstimates
+from graphveil.papers.scalar_mechanisms import Duchi, LaplaceDistribution, StepDistribution
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)
@@ -112,11 +112,18 @@ class Coordinate:
     def of(cls, mechanism: FeatureMechanism) -> "Coordinate":
         """Return the first coordinate of a mechanism that has the same distribution for all coordinates."""
         if isinstance(mechanism, FeatureRR):
-            return cls(mechanism.features[0].distribution)
+            bins = mechanism.features[0]
+            return cls(
+                lambda z: StepDistribution.discrete(bins.estimates, bins.probabilities(np.array([z]))[0])
+            )
         if isinstance(mechanism, AnalyticGaussian):
             return cls(lambda z: Normal(z, mechanism.sigma))
         assert isinstance(mechanism, MultiBit | PerFeature)
-        scalar = mechanism.bit if isinstance(mechanism, MultiBit) else mechanism.scalars[0]
+        scalar = (
+            Duchi(mechanism.epsilon / mechanism.samples)
+            if isinstance(mechanism, MultiBit)
+            else mechanism.scalars[0]
+        )
         more = mechanism.dim / mechanism.samples
         return cls(lambda z: scalar.distribution(2 * z - 1), 0.5, more / 2, 1 / more)
 

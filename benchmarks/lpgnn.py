@@ -37,8 +37,7 @@ from scipy import stats
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.local.label_posterior import LabelPosterior
-from graphveil.local.lpgnn import LPGNN
-from graphveil.local.network_learner import PAPER_SETTINGS
+from graphveil.local.lpgnn import LPGNN, PAPER_SETTINGS
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}

@@ -30,8 +30,8 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
-from graphveil.local.structure import PublicEdges, averaging, parse_similarity
+from graphveil.papers.simgat import SimGAT, SimilarityPropagationConfig, averaging
+from graphveil.papers.similarity import PublicEdges, parse_similarity
 from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
 
 KPROP = "kprop"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphveil.local.heterorr import HeteroRR
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
-    from graphveil.local.simgat import SimGAT
+    from graphveil.papers.simgat import SimGAT
     from graphveil.privacy import Guarantee
     from graphveil.runs.calibration import calibrate
     from graphveil.runs.sweep import sweep
@@ -71,7 +71,7 @@ _LAZY_IMPORTS = {
     "ReleasedRows": "graphveil.estimators.private_hops",
     "SAGE": "graphveil.estimators.sage",
     "Spectral": "graphveil.estimators.spectral",
-    "SimGAT": "graphveil.local.simgat",
+    "SimGAT": "graphveil.papers.simgat",
     "attach_ledger": "graphveil.ledger",
     "calibrate": "graphveil.runs.calibration",
     "compare": "graphveil.audit.fidelity",

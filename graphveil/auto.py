@@ -5,12 +5,13 @@ The rules of choice are in ``estimators/choice.py``, and that of unit ``local-at
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from graphveil._util import checks
 from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
 from graphveil.errors import ConfigError
+from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.choice import Choice, ChosenModel, OutDegreeChoice, PublicChoice, ValidationChoice
 from graphveil.estimators.classcode.estimator import ClassCode
@@ -18,22 +19,18 @@ from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.features.scaling import check_scaling
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.full_graph import GAT, GCN
-from graphveil.estimators.inference import RequestFactory, graph_requests
 from graphveil.estimators.mlp import MLP
-from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.sage import SAGE
-from graphveil.local.evidence_choice import AveragedModels, ChosenOnReports, EvidenceChoice
-from graphveil.local.label_posterior import LabelPosterior, PosteriorLearner
+from graphveil.local.evidence_choice import ChosenOnReports, EvidenceChoice
+from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod
-from graphveil.local.lpgnn import LPGNN, baseline_of
-from graphveil.local.network_learner import NetworkLearner
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords, ReportConfig
-from graphveil.local.simgat import SimGAT
+from graphveil.local.lpgnn import NetworkMethod, baseline_of
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
+class AutoClassifier(FeatureKeywords, LocalEstimator):
     """Classify nodes by the method that suits the unit, the budget and the graph best.
 
     You give a unit and a budget. The total privacy cost is that budget, also for the decision:
@@ -180,32 +177,23 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
     def _build_local(self) -> LocalMethod:
         """Return the collection, and the models that are fitted to its reports."""
         checks.within(0, 0.99, missing_labels=self.missing_labels)
-        features = None if self.eps_x == 0 else self
-        reports = ReportConfig.from_keywords(self, self.privacy_config, self.method, features)
         models: dict[str, Estimator] = {
             "class-shares": self._label_posterior(prior="nothing"),
             "label-posterior (diffusion)": self._label_posterior(prior="diffusion"),
         }
-        if features is not None:
+        if self.eps_x != 0:
             own = {part.name for part in (*fields(FeatureKeywords), *fields(LabelKeywords))}
             own |= {"unit", "delta", "missing_labels"}
             shared = {name: value for name, value in self.get_params().items() if name in own}
             # Without a posterior, which is an option of its own.
-            models |= {kind.method: kind(**shared, posterior_steps=0) for kind in (LPGNN, SimGAT)}
+            kinds: dict[str, Any] = {name: METHODS[name] for name in ("lpgnn", "simgat")}
+            models |= {name: kind(**shared, posterior_steps=0) for name, kind in kinds.items()}
         models["label-posterior (mixture)"] = self._label_posterior()
-        learners = dict[str, PosteriorLearner | NetworkLearner]()
+        given, options = self.method_keywords(), dict[str, PosteriorMethod | NetworkMethod]()
         for name, model in models.items():
-            method = model.config
-            assert isinstance(method, LocalMethod)
-            assert isinstance(method.learner, PosteriorLearner | NetworkLearner)
-            learners[name] = method.learner
-        return LocalMethod(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            report_config=reports,
-            learner=EvidenceChoice(options=learners),
-            missing_labels=self.missing_labels,
-        )
+            assert isinstance(model.config, PosteriorMethod | NetworkMethod)
+            options[name] = replace(model.config, **given)
+        return EvidenceChoice(**given, options=options)
 
     def _label_posterior(self, **keywords: Any) -> LabelPosterior:
         """Return the method of labels alone, for the same label reports."""
@@ -216,20 +204,6 @@ class AutoClassifier(FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
             missing_labels=self.missing_labels,
             **keywords,
         )
-
-    def _request_factory(self) -> RequestFactory:
-        """Return the factory of the chosen method's predictions of other graphs."""
-        if not isinstance(self.fitted.method, LocalMethod):
-            return graph_requests
-        model = _choice(self.fitted).model
-        if isinstance(model, AveragedModels) and not model.networks:
-            return lambda prediction_state, view, options: ()  # no features are read or reported
-        return LocalEstimator._request_factory(self)
-
-    def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        """Return the stored prediction of the fitted graph, with the reports that it is based on."""
-        base = LocalEstimator if isinstance(fitted.method, LocalMethod) else Estimator
-        return base._cached_prediction(self, fitted)
 
 
 def _choice(fit: FittedModel) -> ChosenModel:

@@ -5,7 +5,7 @@ import pytest
 from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.mechanisms import LabelRR, LocalHashing, SubsetSelection
-from graphveil.mechanisms.scalar import scalar
+from graphveil.papers.scalar_mechanisms import scalar
 from graphveil.perturb import MECHANISMS
 
 

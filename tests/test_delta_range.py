@@ -14,7 +14,7 @@ from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
 from graphveil.ledger.costs import limit_of
-from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian
+from graphveil.papers.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
 
 CALLS: dict[str, Callable[[float], object]] = {

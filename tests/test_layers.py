@@ -41,7 +41,7 @@ HOMES = {  # foreign packages that only one part may import
     "uvicorn": {"serve"},
     "prometheus_client": {"serve"},
     "sqlalchemy": {"ledger"},
-    "gensim": {"local"},
+    "gensim": {"papers"},
     "shap": {"mechanisms"},
     "jinja2": {"_util"},
     "matplotlib": {"papers", "publish"},
@@ -210,7 +210,7 @@ DOORS = {  # what opens a handle, and the files that may
     "owner_total": {"local/local_estimator.py", "local/heterorr.py"},  # the same
     "kept_rows": {"estimators/gap/method.py"},  # stores them in a run's internal folder
     "cache_key": {"data/graph.py"},
-    "features_digest": {"data/graph.py", "estimators/inference.py", "local/network_learner.py"},  # in memory
+    "features_digest": {"data/graph.py", "estimators/inference.py", "local/local_method.py"},  # in memory
 }
 PROTECTED = {"adjacency", "x", "y", "targets", "label_sets", "labeled", "train_mask", "val_mask", "test_mask"}
 # The core, what loads a graph, and what acts for the owner or claims nothing.

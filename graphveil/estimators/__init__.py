@@ -26,7 +26,7 @@ _CLASSES = {
     "lpgnn": ("graphveil.local.lpgnn", "LPGNN"),
     "label-posterior": ("graphveil.local.label_posterior", "LabelPosterior"),
     "heterorr": ("graphveil.local.heterorr", "HeteroRR"),
-    "simgat": ("graphveil.local.simgat", "SimGAT"),
+    "simgat": ("graphveil.papers.simgat", "SimGAT"),
     "gnn": ("graphveil.estimators.gnn", "PrivateGNN"),
     "module": ("graphveil.estimators.own.private_module", "PrivateModule"),
 }

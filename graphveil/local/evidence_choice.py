@@ -11,13 +11,13 @@ from torch import Tensor
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError
 from graphveil.estimators.choice import ChosenModel, read_choice
-from graphveil.estimators.method import FitResult, State, TrainedModel
+from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.local.label_posterior import PosteriorLearner, TrainedLabelPosterior
-from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
-from graphveil.local.network_learner import CachedReports, NetworkLearner, TrainedLpgnn
+from graphveil.local.label_posterior import PosteriorMethod, TrainedLabelPosterior
+from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.lpgnn import NetworkMethod, TrainedLpgnn
 from graphveil.local.noisy_labels import calibrated_log_likelihood, reported_shares
 from graphveil.local.posterior_mixture import mixture_weights
 from graphveil.local.randomized_records import known, reported_nodes
@@ -29,7 +29,7 @@ TrainedOption = TrainedLpgnn | TrainedLabelPosterior
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceChoice(Learner):
+class EvidenceChoice(LocalMethod):
     """Fit each option to the same LDP reports, and average their predictions (stacking).
 
     Each option predicts the reports of three folds from those of the other two. The evidence is the
@@ -44,7 +44,7 @@ class EvidenceChoice(Learner):
         and all fits are post-processing of its reports.
     """
 
-    options: Mapping[str, PosteriorLearner | NetworkLearner] = field(hash=False)
+    options: Mapping[str, PosteriorMethod | NetworkMethod] = field(hash=False)
 
     @property
     def decision(self) -> str:
@@ -54,34 +54,33 @@ class EvidenceChoice(Learner):
             f"an average of the best of {names} by the likelihood of held-out LDP reports (post-processing)"
         )
 
-    def check(self) -> None:
-        """Reject an option that cannot be computed on this machine."""
+    def check(self, view: Graph) -> None:
+        """Reject an unusable graph, or an option that cannot be computed on this machine."""
         for option in self.options.values():
-            option.check()
+            option.check(view)
 
-    def fit(self, method: LocalMethod, view: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Collect the reports once, fit each option to them, and average the best ones."""
         networks = {
-            name: option.options(method, view, session)  # before records are charged
+            name: option.options(view, session)  # before records are charged
             for name, option in self.options.items()
-            if isinstance(option, NetworkLearner)
+            if isinstance(option, NetworkMethod)
         }
         with session.stage("randomize"):
-            collected = method.collected(view, session)
+            collected = self.collected(view, session)
         records, labels = collected.records, collected.records.labels
         fits = list[HeldOutFit]()
         for name, option in self.options.items():
-            own = replace(method, learner=option)
-            if isinstance(option, NetworkLearner):
-                fits.append(option.cross_fit(own, view, records, networks[name], session))
+            if isinstance(option, NetworkMethod):
+                fits.append(option.cross_fit(view, records, networks[name], session))
             else:
                 with session.stage("evidence"):
-                    fits.append(option.cross_fit(own, view, records))
-        noisy, labeled = method.noisy(view, labels), known(labels)
+                    fits.append(option.cross_fit(view, records))
+        noisy, labeled = self.noisy(view, labels), known(labels)
         weights, gains = [1.0, *[0.0] * (len(fits) - 1)], [0.0] * len(fits)
         if bool(labeled.any()):
             likelihood = noisy.likelihood[labeled]
-            shares = likelihood @ reported_shares(noisy, method.transition(view.num_classes))
+            shares = likelihood @ reported_shares(noisy, self.transition(view.num_classes))
             ratios = torch.stack([(fit.held_out[labeled] * likelihood).sum(dim=1) for fit in fits], dim=1)
             found, evidence = stacking_weights(ratios, shares)
             weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()
@@ -97,15 +96,14 @@ class EvidenceChoice(Learner):
             held = weighted_sum([fit.held_out for fit in fits], weights)
             parts = {part: reported_nodes(view, labels, part) for part in ("train", "val")}
             learned["agreement"] = {part: noisy.agreement(held, nodes) for part, nodes in parts.items()}
-        probas = [_proba(fit) for fit in fits]
         return FitResult(
             trained=trained,
-            proba=weighted_sum(probas, weights),
-            released=fits[0].result.released,
+            proba=weighted_sum([fit.proba for fit in fits], weights),
+            released=self.released(records),
             learned=learned,
         )
 
-    def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "ChosenOnReports":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "ChosenOnReports":
         """Return the averaged models, without reports, which are not stored with a model.
 
         Raises:
@@ -121,13 +119,8 @@ class EvidenceChoice(Learner):
         for number in (weights > 0).nonzero()[:, 0].tolist():
             option, prefix = list(self.options.values())[number], f"{_MODEL}{len(models)}/"
             own = {name[len(prefix) :]: value for name, value in rest.items() if name.startswith(prefix)}
-            models.append(option.restore(replace(method, learner=option), own, sizes))
+            models.append(option.restore(own, sizes, released))
         return ChosenOnReports.from_weights(tuple(self.options), weights.tolist(), evidence, models)
-
-
-def _proba(fit: HeldOutFit) -> Tensor:
-    assert isinstance(fit.result.proba, Tensor)  # all nodes are predicted from public edges and reports
-    return fit.result.proba
 
 
 def weighted_sum(probas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -143,7 +136,7 @@ def weighted_sum(probas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AveragedModels(TrainedOnReports, TrainedModel):
+class AveragedModels(TrainedOnReports):
     """Several models of the same reports, whose probabilities are averaged.
 
     A graph that did not grow from the fitted one has no reported labels. There only networks are averaged.
@@ -162,9 +155,9 @@ class AveragedModels(TrainedOnReports, TrainedModel):
         return [model for model in self.models if isinstance(model, TrainedLpgnn)]
 
     @property
-    def method(self) -> LocalMethod:
-        """Randomization of records, which is the same for all models."""
-        return self.models[0].method
+    def reads_features(self) -> bool:
+        """Whether nodes report features, for a network."""
+        return bool(self.networks)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict by the averaged posteriors, if no model reads features."""

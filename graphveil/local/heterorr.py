@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import torch
 
 from graphveil.core.collection import ReportFile
-from graphveil.core.events import Composed, LocalReport, compose
+from graphveil.core.events import LocalReport, compose
 from graphveil.core.features import Features
 from graphveil.core.ledger import Entry
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import EdgeSubset, LocalAttributes
-from graphveil.core.view import LABEL_FIELDS, owner_total, protected_view
+from graphveil.core.view import owner_total, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
@@ -36,23 +36,17 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
+from graphveil.local.collect.protocol import report_guarantee
 from graphveil.local.local_method import record_deviations
 from graphveil.local.randomized_records import (
-    Scaling,
     clipped_values,
     collect_reports,
     estimate_features,
     randomize_features,
     scaled,
 )
-from graphveil.local.report_config import (
-    ROW_SCALED,
-    FeatureKeywords,
-    FeatureReportConfig,
-    feature_report_config,
-    feature_row,
-)
-from graphveil.mechanisms import LocalNoise
+from graphveil.local.report_config import ROW_SCALED, FeatureKeywords, ReportConfig, feature_row
+from graphveil.mechanisms import FeatureMechanism, LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.privacy import Guarantee
@@ -231,8 +225,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             keywords |= _NAIVE  # the bins of the source
         feature_randomizer = FeatureRandomizer(
             method=self.method,
-            report_config=feature_report_config(FeatureKeywords(**keywords), privacy_config),
-            scaling=self.scaling,
+            report_config=ReportConfig.from_keywords(privacy_config, features=FeatureKeywords(**keywords)),
         )
         return HeteroMethod(
             name=self.method,
@@ -274,32 +267,28 @@ class FeatureRandomizer:
 
     Args:
         method: Name of the method in the privacy ledger.
-        report_config: How one node randomizes its features.
-        scaling: How features are scaled to their public range.
+        report_config: How one node randomizes its features; labels are public.
     """
 
     method: str
-    report_config: FeatureReportConfig
-    scaling: Scaling
+    report_config: ReportConfig
 
-    def event(self, features: int) -> Composed:
-        """Return the privacy event of one node's report on ``features`` features."""
-        claim = self.report_config.mechanism(features).claim
-        return compose(LocalReport("features", claim.epsilon, claim.delta))
+    def mechanism(self, features: int) -> FeatureMechanism:
+        """Return the mechanism for this number of features."""
+        found = self.report_config.mechanism(features)
+        assert found is not None  # HeteroRR always reports features
+        return found
 
     def guarantee(self, view: Graph, privacy_config: PrivacyConfig) -> Guarantee:
         """Return the guarantee for the features of this graph's nodes."""
-        claim = self.report_config.mechanism(view.num_features).claim
+        claim = self.mechanism(view.num_features).claim
         seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
-        return Guarantee.from_event(
-            LocalAttributes(),
-            self.event(view.num_features),
-            delta=claim.delta,
-            releases=1,
+        return report_guarantee(
+            {"features": claim},
             mode=privacy_config.mode,
             deviations=(*claim.deviations, *record_deviations(view), *seeded),
             notes=(
-                *((ROW_SCALED,) if self.scaling == "row" else ()),
+                *((ROW_SCALED,) if self.report_config.scaling == "row" else ()),
                 *((PUBLIC_WEIGHTS_NOTE,) if privacy_config.paper else ()),
             ),
             labels_public=True,
@@ -307,7 +296,7 @@ class FeatureRandomizer:
 
     def row(self, features: int) -> QueryRow:
         """Return the table row that describes the LDP report of each node."""
-        return feature_row(self.report_config.mechanism(features))
+        return feature_row(self.mechanism(features))
 
     def randomize(self, view: Graph, session: Session) -> RandomizedFeatures:
         """Randomize the features of every node and charge the privacy ledger.
@@ -324,13 +313,14 @@ class FeatureRandomizer:
                 # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
                 ids = None if view.ids is None else json.dumps(list(map(str, view.ids.tolist())))
                 binding = {
-                    "mechanism": repr(self.report_config.mechanism(view.num_features)),
-                    "scaling": self.scaling,
+                    "mechanism": repr(self.mechanism(view.num_features)),
+                    "scaling": self.report_config.scaling,
                     "nodes": view.num_nodes,
                     "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
                 }
                 report_file = ReportFile(session.workspace / "features.safetensors", binding)
-            event = self.event(view.num_features)
+            claim = self.mechanism(view.num_features).claim
+            event = compose(LocalReport("features", claim.epsilon, claim.delta))
 
             def entry(release_id: str) -> Entry:
                 return Entry(release_id, f"{self.method}: features", event, unit=LocalAttributes())
@@ -339,26 +329,26 @@ class FeatureRandomizer:
             found = collect_reports(view, session, entry, randomize, (view.x,), report_file)
             # Reports are public. There are none if features were not randomized.
             released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
-            clipped = clipped_values(self.report_config.bounds, view.x, self.scaling)
+            clipped = clipped_values(self.report_config.bounds, view.x, self.report_config.scaling)
             return RandomizedFeatures(self.estimates(view, released), released, clipped)
 
     def estimates(self, view: Graph, released: State) -> Features:
         """Return the perturbed features, estimated from the released reports."""
-        mechanism = self.report_config.mechanism(view.num_features)
+        mechanism = self.mechanism(view.num_features)
         reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
-        return estimate_features(mechanism, reported, view.x, self.scaling).deviations
+        return estimate_features(mechanism, reported, view.x, self.report_config.scaling).deviations
 
     def _perturb(self, session: Session, x: Features) -> State:
         """Return the LDP reports of all nodes."""
         noise = LocalNoise(session.noise_seed)
-        mechanism = self.report_config.mechanism(x.shape[1])
+        mechanism = self.mechanism(x.shape[1])
         purpose = (
             "features"
             if session.collection_index is None
             else f"features, collection {session.collection_index}"
         )
         reproducible = torch.tensor(bool(noise.deviations))
-        own = scaled(x, self.scaling)
+        own = scaled(x, self.report_config.scaling)
         return {"reproducible": reproducible, **randomize_features(mechanism, own, noise, purpose)}
 
 
@@ -380,12 +370,12 @@ class HeteroMethod(Method):
     @property
     def protects_features(self) -> bool:
         """Whether features are randomized. If so, no column may be computed from all records."""
-        return not math.isinf(self.feature_randomizer.report_config.epsilon)
+        return not math.isinf(self.feature_randomizer.report_config.eps_x)
 
     def view(self, graph: Graph) -> Graph:
         """Return what a fit sees: handles of private edges, and of features if nodes randomize them."""
-        public = ("x",) if self.feature_randomizer.report_config.public else ()
-        return protected_view(super().view(graph), LocalAttributes(), (*public, *LABEL_FIELDS))
+        public = self.feature_randomizer.report_config.public_fields
+        return protected_view(super().view(graph), LocalAttributes(), public)
 
     def check(self, view: Graph) -> None:
         """Reject a graph that cannot be released or trained on, before anything is spent."""

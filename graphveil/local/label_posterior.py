@@ -5,40 +5,24 @@ from typing import ClassVar
 from weakref import ReferenceType, ref
 
 import torch
-from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import AdjacencyVersion
-from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute
-from graphveil.estimators.inference import RequestFactory
-from graphveil.estimators.method import FitResult, State, TrainedModel
+from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import HeldOutFit, Learner, LocalMethod, TrainedOnReports
-from graphveil.local.posterior_mixture import (
-    AUTO,
-    PRIORS,
-    EdgeContext,
-    PosteriorMixture,
-    Prior,
-    Steps,
-    check_steps,
-    diffusion_hops,
-    mixed_posterior,
-)
+from graphveil.local.local_method import HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.posterior_mixture import AUTO, PRIORS, Prior, Steps, check_steps, diffusion_hops
 from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, reported_nodes
-from graphveil.local.report_config import LabelKeywords
-from graphveil.local.structure import PublicEdges
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
+class LabelPosterior(LocalEstimator):
     """Infer the posterior of each node's class from public edges and one noisy label per node.
 
     Every training and validation node randomizes its label at ``eps_y``. Features are not read, and no
@@ -80,8 +64,6 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
     """
 
     method: ClassVar[str] = "label-posterior"
-    needs_features: ClassVar[bool] = False
-    report_parameters: ClassVar[tuple[str, ...]] = ("unit", "mode", "eps_y", "labels")
 
     eps_x: float | None = 0.0
     prior: Prior = "mixture"
@@ -104,7 +86,7 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
         """
         return LabelPosterior(**{**self.get_params(), "prior": "nothing"})
 
-    def _build_method(self) -> LocalMethod:
+    def _build_method(self) -> "PosteriorMethod":
         checks.one_of(tuple(PRIORS), prior=self.prior)
         check_steps(1, posterior_steps=self.posterior_steps)
         checks.within(0, 0.99, missing_labels=self.missing_labels)
@@ -113,16 +95,11 @@ class LabelPosterior(LabelKeywords, LocalEstimator, Estimator):
                 f"eps_x={self.eps_x!r} has no effect, because {self.method} does not read features. Set "
                 "eps_x=0, or use 'lpgnn', which reads features and labels."
             )
-        learner = PosteriorLearner(prior=self.prior, steps=self.posterior_steps)
-        return self._local_method(learner, self.missing_labels)
-
-    def _request_factory(self) -> RequestFactory:
-        """Return a factory without requests: other graphs have no features to report."""
-        return lambda prediction_state, view, options: ()
+        return PosteriorMethod(**self.method_keywords(), prior=self.prior, steps=self.posterior_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorLearner(Learner):
+class PosteriorMethod(LocalMethod):
     """The posterior of each node's class, from reported labels and public edges.
 
     Args:
@@ -133,64 +110,50 @@ class PosteriorLearner(Learner):
     prior: Prior
     steps: Steps
 
-    def fit(self, method: LocalMethod, view: Graph, session: Session) -> FitResult:
+    def fit(self, view: Graph, session: Session) -> FitResult:
         """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
-            records = method.collected(view, session).records
+            records = self.collected(view, session).records
         with session.stage("classifier"):
-            return self.cross_fit(method, view, records).result
+            return self.cross_fit(view, records).result
 
-    def cross_fit(self, method: LocalMethod, view: Graph, records: RandomizedRecords) -> HeldOutFit:
+    def cross_fit(self, view: Graph, records: RandomizedRecords) -> HeldOutFit:
         """Infer classes from reported labels, and without those of each fold."""
-        labels, learner = records.labels, self
+        labels, method = records.labels, self
         if self.steps == AUTO:  # predictions of a graph that has grown have the same number of hops
-            edges = PublicEdges(view.adjacency, basis="the unit does not protect edges")
-            learner = replace(self, steps=diffusion_hops(edges))
-        mixture = learner.inferred(method, view, labels)
+            method = replace(self, steps=diffusion_hops(view.adjacency))
+        noisy = method.noisy(view, labels)
+        mixture = method.mixture(view, noisy, method.prior, method.steps)
         agreement = {
-            part: method.noisy(view, labels).agreement(mixture.held_out, reported_nodes(view, labels, part))
+            part: noisy.agreement(mixture.held_out, reported_nodes(view, labels, part))
             for part in ("train", "val")
         }
-        trained = TrainedLabelPosterior(
-            reports=records, method=method, learner=learner, version=ref(view.adjacency.version)
-        )
+        proba = mixture.log_proba.exp()
         result = FitResult(
-            trained=trained,
-            proba=mixture.log_proba.exp(),
-            released={"labels": labels} if method.privacy_config.protects else {},
+            trained=TrainedLabelPosterior(
+                reports=records, method=method, version=ref(view.adjacency.version)
+            ),
+            proba=proba,
+            released=method.released(records),
             learned={"agreement": agreement, "weights": mixture.weights},
         )
-        return HeldOutFit(result, mixture.held_out.exp())
+        return HeldOutFit(result, proba, mixture.held_out.exp())
 
-    def inferred(self, method: LocalMethod, view: Graph, labels: Tensor) -> PosteriorMixture:
-        """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""
-        assert isinstance(self.steps, int)  # ``cross_fit`` has resolved it
-        return mixed_posterior(
-            method.noisy(view, labels),
-            method.transition(view.num_classes),
-            EdgeContext(view.adjacency, self.steps),
-            PublicStreams(method.privacy_config.seed or 0).torch("held-out labels"),
-            names=PRIORS[self.prior],
-            robust=self.prior == "robust",
-        )
-
-    def restore(self, method: LocalMethod, state: State, sizes: PublicSizes) -> "TrainedLabelPosterior":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
         """Return a fitted object without reports, which are not stored with a model."""
-        return TrainedLabelPosterior(reports=None, method=method, learner=self, version=None)
+        return TrainedLabelPosterior(reports=None, method=self, version=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
+class TrainedLabelPosterior(TrainedOnReports):
     """Reported labels, and the edges that they were fitted on.
 
     Args:
-        method: Randomization of labels.
-        learner: Inference of classes.
+        method: Randomization of labels, and inference of classes.
         version: Version of the fitted edges; None for a model that was loaded from a file.
     """
 
-    method: LocalMethod
-    learner: PosteriorLearner
+    method: PosteriorMethod
     version: "ReferenceType[AdjacencyVersion] | None"
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
@@ -206,9 +169,10 @@ class TrainedLabelPosterior(TrainedOnReports, TrainedModel):
                 "own budget. Graphs grown from the fitted graph (Graph.grow) need no new budget in the "
                 "same process."
             )
-        labels = self.reports.labels
+        labels, method = self.reports.labels, self.method
         new = torch.full((view.num_nodes - len(labels), *labels.shape[1:]), UNKNOWN)  # report no label
-        found = self.learner.inferred(self.method, view, torch.cat([labels, new]))
+        noisy = method.noisy(view, torch.cat([labels, new]))
+        found = method.mixture(view, noisy, method.prior, method.steps)
         return CachedPrediction(None, (), found.log_proba.exp())
 
     def is_fitted_on(self, view: Graph) -> bool:

@@ -1,9 +1,9 @@
 """Local privacy for estimators: one collection per fit, and further models on the same reports."""
 
-import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -25,8 +25,13 @@ from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector
-from graphveil.local.local_method import Learner, LocalMethod, ReceivedReports, TrainedOnReports
-from graphveil.local.network_learner import CachedReports, collection_requests
+from graphveil.local.local_method import (
+    CachedReports,
+    LocalMethod,
+    ReceivedReports,
+    TrainedOnReports,
+    collection_requests,
+)
 from graphveil.local.randomized_records import (
     RandomizedRecords,
     known,
@@ -36,7 +41,7 @@ from graphveil.local.randomized_records import (
     scaled,
     sparse_estimates,
 )
-from graphveil.local.report_config import LABELS, FeatureKeywords, LabelKeywords, ReportConfig
+from graphveil.local.report_config import FeatureKeywords, LabelKeywords, ReportConfig, check_budgets
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.privacy import Guarantee
@@ -47,8 +52,9 @@ Ids: TypeAlias = npt.NDArray[Any]
 _TRAIN = 2 / 3  # share of the reporting nodes
 
 
-class LocalEstimator(ABC):
-    """Mixin for estimators that train on locally randomized node records and public edges.
+@dataclass(kw_only=True, eq=False, repr=False)
+class LocalEstimator(LabelKeywords, Estimator):
+    """Base of estimators that train on locally randomized node records and public edges.
 
     Each fit is one collection. It is charged to the privacy ledger first, and an interrupted fit is resumed
     without another collection. Further models can be fitted to its reports. When a graph grows, only its new
@@ -57,11 +63,6 @@ class LocalEstimator(ABC):
     """
 
     scales_features: ClassVar[bool] = False
-    needs_features: ClassVar[bool] = True  # False if the method reports and reads labels only
-    report_parameters: ClassVar[tuple[str, ...]] = (  # the parameters that define a report
-        *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
-        *("low", "high", "scaling", "data_dependent_bounds", "labels"),
-    )
 
     clipped_ = FittedAttribute[int | None](
         lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit
@@ -78,39 +79,29 @@ class LocalEstimator(ABC):
     @classmethod
     def reads_labels_only(cls, configuration: Mapping[str, Any]) -> bool:
         """Return whether a model with these constructor keywords reads no features."""
-        return not cls.needs_features
+        return not issubclass(cls, FeatureKeywords)
 
     @abstractmethod
     def no_graph_baseline(self) -> Estimator:
         """Return the unfitted no-graph baseline for the same reports."""
 
-    def _local_method(self, learner: Learner, missing_labels: float) -> LocalMethod:
-        """Return the frozen method of this configuration, with its learner."""
-        assert isinstance(self, Estimator) and isinstance(self, LabelKeywords)
-        features = self if isinstance(self, FeatureKeywords) else None
-        return LocalMethod(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            report_config=ReportConfig.from_keywords(self, self.privacy_config, self.method, features),
-            learner=learner,
-            missing_labels=missing_labels,
-        )
+    def method_keywords(self) -> dict[str, Any]:
+        """Return the fields of ``LocalMethod`` for these keywords, whose budgets are checked here."""
+        features: Any = None if self.reads_labels_only(self.get_params()) else self  # with FeatureKeywords
+        check_budgets(self.privacy_config, self.method, self, features)
+        return {
+            "name": self.method,
+            "privacy_config": self.privacy_config,
+            "report_config": ReportConfig.from_keywords(self.privacy_config, features=features, label=self),
+            "missing_labels": self.get_params()["missing_labels"],
+        }
 
     @property
-    def _estimator(self) -> Estimator:
-        """This object, as the estimator that the class is mixed into."""
-        assert isinstance(self, Estimator)
-        return self
-
-    @property
-    def _configured(self) -> LocalMethod:
-        """The frozen configuration, which ``_local_method`` built."""
-        method = self._estimator.config
-        if not isinstance(method, LocalMethod):  # of a method that has other units, too
-            raise ConfigError(
-                f"Unit {self._estimator.unit!r} collects no LDP reports. Pass unit='local-attributes'."
-            )
-        return method
+    def _local_method(self) -> LocalMethod:
+        """The frozen configuration under ``local-attributes``."""
+        if not isinstance(self.config, LocalMethod):  # of a method that has other units, too
+            raise ConfigError(f"Unit {self.unit!r} collects no LDP reports. Pass unit='local-attributes'.")
+        return self.config
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return the mechanism that randomizes a vector of ``dim`` features.
@@ -118,24 +109,24 @@ class LocalEstimator(ABC):
         Raises:
             ConfigError: The method reports no features.
         """
-        mechanism = self._configured.report_config.mechanism(dim)
+        mechanism = self._local_method.report_config.mechanism(dim)
         if mechanism is None:
             raise ConfigError(
-                f"{self._configured.name} does not collect features. Use label_mechanism(classes)."
+                f"{self._local_method.name} does not collect features. Use label_mechanism(classes)."
             )
         return mechanism
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
         """Return the mechanism that randomizes a label of ``classes`` classes."""
-        return self._configured.report_config.label(classes)
+        return self._local_method.report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records with these numbers of features and classes, for any graph."""
-        return self._configured.guarantee_for_sizes(features, classes)
+        return self._local_method.guarantee_for_sizes(features, classes)
 
     def reports_for(self, features: int, classes: int) -> tuple[QueryRow, ...]:
         """Return table rows that describe the LDP report of a node."""
-        return self._configured.report_config.rows(features, classes)
+        return self._local_method.report_config.rows(features, classes)
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
@@ -204,7 +195,7 @@ class LocalEstimator(ABC):
             Unit: ``local-attributes``. Reads: LDP reports and public edges. Charges: nothing, because each
             report was charged on its client. The guarantee is that of the protocol.
         """
-        keywords, seed = self._estimator.get_params(), self._estimator.seed
+        keywords, seed = self.get_params(), self.seed
         complete_from_protocol(collector.protocol, keywords, label_only=self.reads_labels_only(keywords))
         public = self._public_features(collector, public_features)
         graph, received = as_graph(collector, adjacency, seed=seed, ids=ids, public=public)
@@ -212,7 +203,7 @@ class LocalEstimator(ABC):
 
     def _public_features(self, collector: Collector, given: object) -> FeatureEstimates | None:
         """Return public features in place of estimates, if the protocol collects no features."""
-        method = self._configured
+        method = self._local_method
         config = method.report_config
         if config.features is None:
             if given is not None:
@@ -228,7 +219,7 @@ class LocalEstimator(ABC):
             )
         if given is None:
             return None
-        x, bounds = scaled(as_features(given), config.scaling), config.features.bounds
+        x, bounds = scaled(as_features(given), config.scaling), config.bounds
         if count := int(outside(bounds, x).sum()):
             raise ConfigError(
                 f"{count:,} values of the public features are outside low={bounds.low!r} and "
@@ -267,16 +258,19 @@ class LocalEstimator(ABC):
                 "The other model has no LDP reports, because it is not fitted or was loaded from a file. "
                 "Fit it in this process first."
             )
-        for name in self.report_parameters:
+        names = ["unit", "mode"]
+        if issubclass(type(self), FeatureKeywords):
+            names += ["delta", *(part.name for part in fields(FeatureKeywords))]
+        for name in (*names, *(part.name for part in fields(LabelKeywords))):
             own, other = getattr(self, name), fitted.fitted.parameters.get(name)
             if own != other:
                 raise ConfigError(
                     f"{name}={own!r} differs from {name}={other!r}, with which the reports were made. Use "
                     "that value, or call fit(graph), which is a new collection with its own budget."
                 )
-        view = self._configured.view(graph)
+        view = self._local_method.view(graph)
         expected = label_report_nodes(view)
-        if not self._configured.protects_labels:
+        if not self._local_method.protects_labels:
             expected &= view.labeled
         if not torch.equal(known(reports.labels), expected):
             raise GraphError(
@@ -291,10 +285,8 @@ class LocalEstimator(ABC):
         self, graph: Graph, received: ReceivedReports, on_progress: OnProgress = no_progress
     ) -> Self:
         """Fit to reports that are already charged."""
-        estimator = self._estimator
-        method = dataclasses.replace(self._configured, received=received)
-        estimator._fit_by(method, graph, estimator._session(on_progress))
-        return self
+        method = replace(self._local_method, received=received)
+        return self._fit_by(method, graph, self._session(on_progress))
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
@@ -305,10 +297,9 @@ class LocalEstimator(ABC):
         predictions are compared with the randomized labels of the fitted graph. The best expected agreement
         is the probability that a label is kept.
         """
-        assert isinstance(self, Estimator)
         exact = split == "test" or metric not in (None, "accuracy")
         if exact or self.fitted.guarantee.unit != LocalAttributes.name:
-            return Estimator.score(self, graph, split, metric)  # not super(): to mypy this class has no base
+            return super().score(graph, split, metric)
         reported = self.aggregates_["labels"]
         if len(reported) != graph.num_nodes:
             raise GraphError(
@@ -327,13 +318,12 @@ class LocalEstimator(ABC):
         positive: str | None = None,
     ) -> Evaluation:
         """Return metrics on test nodes; other labels are protected under ``local-attributes``."""
-        assert isinstance(self, Estimator)
         if self.fitted.guarantee.unit == LocalAttributes.name and split != "test":
             raise ConfigError(
                 "Metrics need exact labels, but unit 'local-attributes' protects those of "
                 f"split={split!r}. Pass split='test'."
             )
-        return Estimator.evaluate(self, graph, split, threshold=threshold, positive=positive)
+        return super().evaluate(graph, split, threshold=threshold, positive=positive)
 
     def _request_factory(self) -> RequestFactory:
         """Return the factory of feature collections on other graphs."""
@@ -342,7 +332,8 @@ class LocalEstimator(ABC):
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return the predictions of the fitted graph, with the reports that they are based on."""
         reports = _reports_of(fitted)
-        assert reports is not None  # this process has just fitted them
+        if reports is None:
+            return super()._cached_prediction(fitted)
         return CachedReports(None, (), fitted.own_proba, reports)
 
 
@@ -388,7 +379,7 @@ def complete_from_protocol(
     reported = {
         "unit": LocalAttributes.name,
         "eps_y": protocol.label.epsilon,
-        "labels": next(name for name, kind in LABELS.items() if isinstance(protocol.label, kind)),
+        "labels": protocol.label.name,
         "unsafe_noise_seed": None,  # the clients' noise has no seed
     }
     if not label_only:

@@ -1,23 +1,23 @@
-"""The method of local privacy: locally randomized node records, their guarantee, and one collection.
+"""Methods of local privacy: one collection of LDP reports, its guarantee, and predictions of other graphs.
 
-A ``LocalMethod`` charges and collects the reports. Its ``Learner`` fits a model to them: ``NetworkLearner`` a
-network, ``PosteriorLearner`` the posterior of each node's class.
+The nodes of another graph randomize their features before it is predicted, and report no label. The edge set
+of a graph identifies its privacy ledger. When a graph has grown, its new nodes report once, and the reports
+of the other nodes are kept.
 """
 
-import dataclasses
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphveil.core.collection import ReportFile
-from graphveil.core.events import LocalReport, compose
+from graphveil.core.edges.adjacency import EdgeSet, GrowthStep
 from graphveil.core.ledger import Entry
+from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import LocalAttributes
 from graphveil.core.view import protected_view
@@ -25,12 +25,31 @@ from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
 from graphveil.data.tables.labels import empty_part_message
 from graphveil.errors import ConfigError, GraphError
+from graphveil.estimators.choice import ChosenModel
+from graphveil.estimators.inference import (
+    PredictionComposition,
+    PredictionOptions,
+    PredictionRequest,
+    PredictionState,
+    graph_requests,
+    prediction_session,
+)
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
+from graphveil.local.collect.protocol import Part, report_guarantee
 from graphveil.local.noisy_labels import NoisyLabels
+from graphveil.local.posterior_mixture import (
+    PRIORS,
+    EdgeContext,
+    PosteriorMixture,
+    Prior,
+    Steps,
+    mixed_posterior,
+)
 from graphveil.local.randomized_records import (
     RandomizedRecords,
     clipped_values,
@@ -50,7 +69,6 @@ LABEL_PRESENCE_NOTE = (
     "a training or validation node without a label reports a random class, so eps_y covers who has one, too"
 )
 NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spent"
-_Part = Literal["features", "label"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,40 +94,17 @@ class CollectionResult:
     clipped: Any = None
 
 
-class Learner(ABC):
-    """Fits a model to the reports that a ``LocalMethod`` collects."""
-
-    @property
-    def decision(self) -> str:
-        """State what a fit selects and by which criterion, as ``Method.decision``."""
-        return ""
-
-    # Most learners need no optional package.
-    def check(self) -> None:  # noqa: B027
-        """Reject a configuration that cannot be computed on this machine, before anything is spent."""
-
-    @abstractmethod
-    def fit(self, method: "LocalMethod", view: Graph, session: Session) -> FitResult:
-        """Collect the reports by ``method.collected``, and fit a model to them."""
-
-    @abstractmethod
-    def restore(self, method: "LocalMethod", state: State, sizes: PublicSizes) -> TrainedModel:
-        """Return the model with stored parameters; reports are not stored with them."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LocalMethod(Method):
     """A model that is fitted to locally randomized node records and public edges.
 
     Args:
         report_config: Randomization of a node record.
-        learner: Fits the model to the reports.
         missing_labels: Share of reporting nodes without a label. It is part of the label noise.
         received: Existing reports for this fit; None to randomize records.
     """
 
     report_config: ReportConfig
-    learner: Learner
     missing_labels: float = 0.0
     received: ReceivedReports | None = field(default=None, repr=False, compare=False)
 
@@ -120,11 +115,6 @@ class LocalMethod(Method):
                 f"missing_labels={self.missing_labels:g} is only for randomized labels, which need a "
                 "finite eps_y. Remove missing_labels."
             )
-
-    @property
-    def decision(self) -> str:
-        """State what the learner selects and by which criterion."""
-        return self.learner.decision
 
     def view(self, graph: Graph) -> Graph:
         """Return what a fit sees: edges, which are public, and handles of what clients randomize."""
@@ -139,15 +129,6 @@ class LocalMethod(Method):
             for split in ("train", "val"):
                 if not bool(view.labeled_in(split).any()):
                     raise GraphError(empty_part_message(split))
-        self.learner.check()
-
-    def fit(self, view: Graph, session: Session) -> FitResult:
-        """Collect the reports, and fit the model."""
-        return self.learner.fit(self, view, session)
-
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
-        """Return the model with the stored parameters."""
-        return self.learner.restore(self, state, sizes)
 
     @property
     def protects_labels(self) -> bool:
@@ -166,36 +147,27 @@ class LocalMethod(Method):
         guarantee = guarantee.with_deviations(*record_deviations(view))
         received = self.received is not None  # then clients randomized their records
         labels = (LABEL_PRESENCE_NOTE,) if self.protects_labels and not received else ()
-        return dataclasses.replace(guarantee, notes=(*self.notes(view), *labels), received=received)
+        return replace(guarantee, notes=(*self.notes(view), *labels), received=received)
 
     def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records with these numbers of features and classes, for any graph."""
         mechanism = self.report_config.mechanism(features)
-        claims: dict[_Part, LocalDPClaim] = {} if mechanism is None else {"features": mechanism.claim}
-        claims["label"] = self.report_config.label(classes).claim
-        return Guarantee.from_event(
-            LocalAttributes(),
-            compose(*(LocalReport(part, claim.epsilon, claim.delta) for part, claim in claims.items())),
-            delta=sum(claim.delta for claim in claims.values()),
-            releases=1,
-            mode=self.privacy_config.mode,
-            deviations=self._deviations(*claims.values()),
-        )
+        claims: dict[Part, LocalDPClaim] = {} if mechanism is None else {"features": mechanism.claim}
+        return self._report_guarantee(claims | {"label": self.report_config.label(classes).claim})
 
     def feature_report_cost(self, view: Graph, fitted: Guarantee) -> Guarantee:
         """Return the guarantee of one feature report per node; it inherits the deviations of the fit."""
         mechanism = self.report_config.mechanism(view.num_features)
         assert mechanism is not None  # or there would be no cost
-        claim = mechanism.claim
-        alone = Guarantee.from_event(
-            LocalAttributes(),
-            compose(LocalReport("features", claim.epsilon, claim.delta)),
-            delta=claim.delta,
-            releases=1,
-            mode=self.privacy_config.mode,
-            notes=self.notes(view),
-        )
-        return alone.with_deviations(*self._deviations(claim), *record_deviations(view), *fitted.deviations)
+        alone = replace(self._report_guarantee({"features": mechanism.claim}), notes=self.notes(view))
+        return alone.with_deviations(*record_deviations(view), *fitted.deviations)
+
+    def _report_guarantee(self, claims: dict[Part, LocalDPClaim]) -> Guarantee:
+        config = self.privacy_config
+        own = (why for claim in claims.values() for why in claim.deviations)
+        paper = config.paper_deviations if config.paper else ()
+        seeded = () if config.unsafe_noise_seed is None else (SEEDED,)
+        return report_guarantee(claims, mode=config.mode, deviations=(*own, *paper, *seeded))
 
     def notes(self, view: Graph) -> tuple[str, ...]:
         """Return the notes about the data for the guarantee."""
@@ -208,16 +180,15 @@ class LocalMethod(Method):
         """Return table rows that describe the LDP report of each node."""
         return self.report_config.rows(sizes.width, sizes.classes) if self.privacy_config.protects else ()
 
-    def _deviations(self, *claims: LocalDPClaim) -> tuple[str, ...]:
-        """Return the reasons why the guarantee of an LDP report is invalid; empty if it is valid."""
-        paper = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
-        seeded = () if self.privacy_config.unsafe_noise_seed is None else (SEEDED,)
-        return (*(why for claim in claims for why in claim.deviations), *paper, *seeded)
-
     # -- one collection ------------------------------------------------------------------------------------
 
     def collected(self, view: Graph, session: Session) -> CollectionResult:
-        """Randomize every node record and charge the ledger; return exact records if the unit is ``none``."""
+        """Randomize every node record and charge the ledger; return exact records if the unit is ``none``.
+
+        Privacy:
+            Unit: ``local-attributes``. Reads: node records, through the randomizer. Charges: the guarantee of
+            the session, once.
+        """
         if self.received is not None:
             return CollectionResult(self.received.records, self.received.clipped)
         config = self.report_config
@@ -230,8 +201,7 @@ class LocalMethod(Method):
             report_file = ReportFile(path, randomizer.binding(view))
         randomize = partial(randomizer, label_report_nodes(view), session.noise_seed)
         found = self.collect_reports(view, session, randomize, randomizer.parts(view), report_file)
-        features = config.features
-        clipped = None if features is None else clipped_values(features.bounds, view.x, config.scaling)
+        clipped = None if config.features is None else clipped_values(config.bounds, view.x, config.scaling)
         return CollectionResult(randomizer.received(found, view.x), clipped)
 
     def collect_reports(
@@ -261,11 +231,7 @@ class LocalMethod(Method):
     ) -> NoisyLabels:
         """Return the randomized labels of a graph and the parameters of their noise.
 
-        Args:
-            view: Graph whose split tells training and validation nodes.
-            labels: Reported labels.
-            corrected: Whether the loss includes the label noise (forward correction).
-            smoothing: Propagation of labels; None for none.
+        ``corrected`` is whether the loss includes the label noise (forward correction).
         """
         label = self.report_config.label(view.num_classes)
         return NoisyLabels(
@@ -284,6 +250,26 @@ class LocalMethod(Method):
         label = self.report_config.label(classes)
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
+    def fold_generator(self) -> torch.Generator:
+        """Return the randomness of held-out folds, which the seed determines, and so the results."""
+        return PublicStreams(self.privacy_config.seed or 0).torch("held-out labels")
+
+    def mixture(self, view: Graph, noisy: NoisyLabels, prior: Prior, steps: Steps) -> PosteriorMixture:
+        """Return the posterior of all nodes from reported labels, by the candidates of a prior."""
+        assert isinstance(steps, int)  # ``"auto"`` was resolved
+        return mixed_posterior(
+            noisy,
+            self.transition(view.num_classes),
+            EdgeContext(view.adjacency, steps),
+            self.fold_generator(),
+            names=PRIORS[prior],
+            robust=prior == "robust",
+        )
+
+    def released(self, records: RandomizedRecords) -> State:
+        """Return the reported labels for ``aggregates_``; none if they are exact."""
+        return {"labels": records.labels} if self.privacy_config.protects else {}
+
 
 def record_deviations(view: Graph) -> tuple[str, ...]:
     """Return why records have no valid guarantee, such as column scaling that reads all records."""
@@ -297,16 +283,18 @@ class HeldOutFit:
 
     Args:
         result: Result of the fit.
+        proba: Its probabilities (N, C) of all nodes.
         held_out: Probabilities (N, C) of reporting nodes, from a fit without the reports of their fold.
     """
 
     result: FitResult
+    proba: Tensor
     held_out: Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedOnReports:
-    """The reports of a trained model; mixed into a ``TrainedModel``.
+class TrainedOnReports(TrainedModel):
+    """A model that was fitted to LDP reports.
 
     Args:
         reports: Reports that the model was fitted to; None for a model from a file, which contains none.
@@ -314,6 +302,111 @@ class TrainedOnReports:
 
     reports: RandomizedRecords | None
 
+    @property
+    def reads_features(self) -> bool:
+        """Whether the nodes of another graph report their features for its prediction, by ``collect``."""
+        return False
+
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: edges are public, so there is no edge query."""
         return None
+
+
+# -- prediction of other graphs ----
+
+
+@dataclass(frozen=True, eq=False)
+class CachedReports(CachedPrediction):
+    """Stored predictions of one graph, with the randomized records that they are based on."""
+
+    records: RandomizedRecords
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionRequest:
+    """One collection of features on another graph.
+
+    Args:
+        graph: View of the graph to predict.
+        privacy_cost: Guarantee of this collection alone.
+        steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
+        before: Stored reports of the graph that it has grown from.
+        disjoint: Assumption of the caller that no node here has reported before.
+    """
+
+    graph: Graph
+    privacy_cost: Guarantee
+    steps: tuple[GrowthStep, ...]
+    before: CachedReports | None
+    disjoint: bool
+
+    @property
+    def edge_sets(self) -> EdgeSet:
+        """The edge sets of the reporting nodes."""
+        return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
+
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
+        """Record the collection in the composition of a model's predictions, and return it."""
+        for step in self.steps:
+            ledger.apart(step.added.edge_set, step.apart)
+        if self.disjoint:
+            ledger.apart(self.edge_sets)
+        ledger.note(self.edge_sets, self.privacy_cost)
+        return ledger
+
+    def execute(self, prediction_state: PredictionState) -> None:
+        """Randomize features, charge the ledger, and store the result in the cache."""
+        index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
+        view = self.graph
+        collected = _trained_on_reports(prediction_state).collect(view, self.before, session, index)
+        prediction_state.cache.keep(view.version, view.features_digest(), collected)
+
+
+def collection_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
+    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report.
+
+    Raises:
+        ConfigError: The model was fitted to LDP reports, or ``assume_disjoint_nodes`` is contradicted.
+    """
+    fitted = prediction_state.fitted
+    if not isinstance(fitted.method, LocalMethod):
+        return graph_requests(prediction_state, graph, options)
+    model = _trained_on_reports(prediction_state)
+    if not fitted.method.privacy_config.protects or not model.reads_features:
+        return []
+    if fitted.guarantee.received:
+        raise ConfigError(
+            f"This {fitted.method.name} was trained on LDP reports and cannot read raw features. "
+            "Collect LDP reports of the nodes of the other graph, and train on all LDP reports "
+            "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
+        )
+    view = fitted.method.view(graph)
+    privacy_cost = fitted.method.feature_report_cost(view, fitted.guarantee)
+    steps, before = _growth(prediction_state.cache, view)
+    found = CollectionRequest(view, privacy_cost, steps, before, options.assume_disjoint_nodes)
+    if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
+        raise ConfigError(
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is not valid, because this graph has "
+            "the same people as the training graph. Remove it, or build the two graphs from "
+            "different edges."
+        )
+    return [found]
+
+
+def _trained_on_reports(prediction_state: PredictionState) -> Any:
+    """Return the trained model, or the one that a choice has kept: a ``TrainedOnReports``."""
+    trained = prediction_state.fitted.trained
+    return trained.model if isinstance(trained, ChosenModel) else trained
+
+
+def _growth(cache: PredictionCache, view: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
+    """Return the growth steps since the last graph with stored reports, and these reports; else nothing."""
+    pending = list[GrowthStep]()
+    for step in reversed(view.adjacency.history):
+        pending.insert(0, step)
+        kept = cache.find(step.base, view.features_digest(step.base_nodes))
+        if isinstance(kept, CachedReports):
+            return tuple(pending), kept
+    return (), None

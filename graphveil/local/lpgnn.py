@@ -1,18 +1,540 @@
-"""LPGNN: train a graph neural network on locally randomized records and public edges."""
+"""LPGNN: networks that are trained on locally randomized records and public edges."""
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from math import inf
+from typing import Any, ClassVar, Literal, Self
 
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.features import rows, stacked
+from graphveil.core.noise.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute
+from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import LocalMethod
-from graphveil.local.network_learner import KPropConfig, LpgnnKeywords, NetworkLearner
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords
+from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.noisy_labels import (
+    SELECT,
+    NoisyLabels,
+    Select,
+    fit_noisy_labels,
+    log_posterior,
+    reported_shares,
+)
+from graphveil.local.posterior_mixture import (
+    AUTO,
+    PRIORS,
+    PosteriorMixture,
+    PredictionRule,
+    Prior,
+    Steps,
+    check_steps,
+    choose_prediction_rule,
+    combine_predictions,
+    diffusion_hops,
+    held_out_folds,
+    mean_degree,
+    without_labels,
+)
+from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes, scaled
+from graphveil.local.report_config import FeatureKeywords
+from graphveil.nn.layers import ACTIVATIONS
+from graphveil.nn.lpgnn import (
+    BACKBONES,
+    Backbone,
+    FeatureEstimates,
+    LayerSizes,
+    PropagatedInputs,
+    backbone,
+    propagated,
+)
+from graphveil.propagation import KProp, Propagation
+from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated
+from graphveil.training import EpochRecord, TrainingSchedule
+
+PosteriorUse = Literal["product", "evidence", "validation"]
+POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence", "validation")
+CANDIDATE_STEPS = ((2, 1), (4, 2), (16, 8))  # (x_steps, y_steps) for "auto": few, some and many hops
+EXACT_CANDIDATE_STEPS = ((2, 0), (4, 0), (16, 0))  # the same if labels are exact
+SPARSE_DEGREE = 8.0  # mean degree up to which a graph is sparse, for "auto"
+_SELECTED_STEPS = "selected_x_steps"
+PAPER_SETTINGS: Mapping[str, Any] = {  # settings of the paper, for reproductions
+    "x_steps": 4,
+    "y_steps": 4,
+    "posterior_steps": 0,
+    "labels": "rr",
+    "select": "paper",
+    "epochs": 500,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LPGNN(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estimator):
+class LpgnnKeywords:
+    """Keywords of networks that are trained on randomized records and public edges.
+
+    Args:
+        x_steps: K_x, the number of hops that average features. ``"auto"`` trains with few, some and many hops
+            and keeps the network with the smallest loss on randomized validation labels, which the training
+            does not use.
+        y_steps: K_y, the number of hops that average labels; 0 learns each node's own reported label.
+            ``"auto"`` selects it with ``x_steps``, and is 0 if labels are not randomized.
+        aggregator: A^: ``"gcn"`` or ``"mean"``.
+        self_loops: Whether A^ has self-loops.
+        isolated: A node without neighbors gets ``"zero"`` from A^, or keeps its own row (``"keep"``).
+        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which does not aggregate.
+        forward_correction: Whether the loss includes the label noise T (forward correction).
+        missing_labels: Share of training and validation nodes without a label, which report a random class.
+            A public parameter, because it cannot be estimated from the reports. It is part of T. A wrong
+            value reduces accuracy and does not affect the guarantee.
+        posterior_steps: If above 0, multiply the network's probabilities by a posterior from the reported
+            labels around each node, over this many hops. ``"auto"`` is 64 / mean degree, between 2 and 16.
+        prior: Candidates for that posterior. ``"diffusion"`` uses diffusion and direct neighbors.
+            ``"mixture"`` adds belief propagation and communities, as in ``LabelPosterior``. ``"robust"`` also
+            corrects class shares for malicious clients (poisoning). None is ``"mixture"`` if
+            ``posterior_steps="auto"`` and the mean degree is at most 8, else ``"diffusion"``.
+        posterior_use: ``"product"`` multiplies both. ``"evidence"`` selects the network, the posterior or the
+            product by the likelihood of held-out reported labels. This trains a network for each of 3 folds.
+            ``"validation"`` holds out the validation labels only, and trains no further network. It predicts
+            class shares if nothing predicts these labels better. None is ``"validation"`` if
+            ``posterior_steps="auto"``, else ``"product"``.
+        select: Which epoch is kept. ``"paper"`` requires all metrics on noisy labels to improve, within their
+            theoretical bounds. ``"likelihood"`` takes the smallest loss on randomized validation labels.
+            ``"calibrated"`` takes the smallest loss after calibration, because averages of labels make
+            predictions overconfident.
+        hidden: Width of the hidden layer (of each of four heads, for ``"gat"``).
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        dropout: Share of hidden entries that are dropped in training.
+        epochs: Number of training epochs.
+        learning_rate: Learning rate of Adam.
+        weight_decay: L2 penalty on the parameters.
+    """
+
+    x_steps: Steps = AUTO
+    y_steps: Steps = AUTO
+    aggregator: Aggregator = "gcn"
+    self_loops: bool = False
+    isolated: Isolated = "zero"
+    backbone: str = "sage"
+    forward_correction: bool = True
+    missing_labels: float = 0.0
+    posterior_steps: Steps = AUTO
+    prior: Prior | None = None
+    posterior_use: PosteriorUse | None = None
+    select: Select = "calibrated"
+    hidden: int = 16
+    activation: str = "selu"
+    dropout: float = 0.5
+    epochs: int = 100
+    learning_rate: float = 0.01
+    weight_decay: float = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class KPropConfig:
+    """The propagation of features: a fixed number of hops on the public edges; see ``KProp``.
+
+    >>> KPropConfig.from_keywords(LpgnnKeywords(), steps=2).steps
+    2
+    """
+
+    steps: Steps
+    aggregator: Aggregator
+    self_loops: bool
+    isolated: Isolated
+
+    @classmethod
+    def from_keywords(cls, given: LpgnnKeywords, steps: Steps, **further: Any) -> Self:
+        """Check the keywords and return the configuration for ``steps`` hops."""
+        checks.one_of(AGGREGATORS, aggregator=given.aggregator)
+        checks.one_of(ISOLATED, isolated=given.isolated)
+        check_steps(0, x_steps=given.x_steps, y_steps=given.y_steps)
+        shared = {name: getattr(given, name) for name in ("aggregator", "self_loops", "isolated")}
+        return cls(steps=steps, **shared, **further)
+
+    def check(self) -> None:
+        """Reject a map that cannot be computed on this machine."""
+
+    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> KProp:
+        """Return the hops on the given edges; by default as many as configured."""
+        steps = self.steps if steps is None else steps
+        assert isinstance(steps, int)  # selected by ``NetworkMethod.fit``
+        return KProp(
+            adjacency=adjacency,
+            steps=steps,
+            aggregator=self.aggregator,
+            self_loops=self.self_loops,
+            isolated=self.isolated,
+        )
+
+    def candidates(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
+        """Return the map of a graph for each number of hops."""
+        return [self.hops(view.adjacency, each) for each in steps]
+
+    def along(self, view: Graph, session: Session) -> Propagation:
+        """Return the map of a graph for the configured number of hops."""
+        return self.candidates(view, session, [self.steps])[0]
+
+
+NetworkOption = tuple["NetworkMethod", Propagation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkMethod(LocalMethod):
+    """A network, its training on reported labels, and the posterior that is combined with it.
+
+    Args:
+        settings: Keywords of the network and its training. In a candidate (``candidates``) all but
+            ``x_steps``, which ``propagation`` has, are resolved.
+        propagation: Propagation of features.
+        schedule: Epochs, learning rate and weight decay.
+    """
+
+    settings: LpgnnKeywords
+    propagation: KPropConfig
+    schedule: TrainingSchedule
+
+    @classmethod
+    def from_estimator(cls, model: LocalEstimator, propagation: KPropConfig) -> Self:
+        """Check the keywords of an estimator, and return the method for a propagation of features."""
+        assert isinstance(model, LpgnnKeywords)
+        given = LpgnnKeywords(**{part.name: getattr(model, part.name) for part in fields(LpgnnKeywords)})
+        checks.one_of(tuple(BACKBONES), backbone=given.backbone)
+        checks.one_of(ACTIVATIONS, activation=given.activation)
+        checks.one_of(SELECT, select=given.select)
+        if given.prior is not None:
+            checks.one_of(tuple(PRIORS), prior=given.prior)
+        if given.posterior_use is not None:
+            checks.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
+        check_steps(0, posterior_steps=given.posterior_steps)
+        plain = given.prior in (None, "diffusion") and given.posterior_use in (None, "product")
+        if not given.posterior_steps and not plain:
+            raise ConfigError(
+                "prior and posterior_use have no effect with posterior_steps=0. Set posterior_steps, for "
+                "example posterior_steps=4, or remove them."
+            )
+        checks.width(hidden=given.hidden)
+        checks.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
+        schedule = TrainingSchedule(
+            epochs=given.epochs, learning_rate=given.learning_rate, weight_decay=given.weight_decay
+        )
+        return cls(**model.method_keywords(), settings=given, propagation=propagation, schedule=schedule)
+
+    def check(self, view: Graph) -> None:
+        """Reject an unusable graph, or a propagation that cannot be computed on this machine."""
+        super().check(view)
+        self.propagation.check()
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
+        """Return an untrained network, not yet bound to edges."""
+        given = self.settings
+        widths = LayerSizes(features=sizes.width, hidden=given.hidden, classes=sizes.classes)
+        return backbone(
+            given.backbone, widths, activation=given.activation, dropout=given.dropout, generator=generator
+        )
+
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        """Randomize records, propagate the estimated features, and train on them."""
+        options = self.options(view, session)
+        with session.stage("randomize"):
+            collected = self.collected(view, session)
+        best = select_network(options, view, collected.records, session)
+        with session.stage("evidence"):
+            rule, proba = best.method.predicted(view, best, session)
+        learned = {"clipped": collected.clipped, **best.learned(view, rule)}
+        return best.result(collected.records, rule, proba, learned)
+
+    def options(self, view: Graph, session: Session) -> list[NetworkOption]:
+        """Return the candidates with their maps, before records are charged.
+
+        A map may be impossible to compute on this machine.
+        """
+        candidates = self.candidates(view)
+        steps = [candidate.propagation.steps for candidate in candidates]
+        return list(zip(candidates, self.propagation.candidates(view, session, steps), strict=True))
+
+    def candidates(self, view: Graph) -> "list[NetworkMethod]":
+        """Return the methods to select from, without ``"auto"``; they follow from public edges and sizes."""
+        given = self.settings
+        automatic, sparse = given.posterior_steps == AUTO, mean_degree(view.adjacency) <= SPARSE_DEGREE
+        fixed = replace(
+            given,
+            posterior_steps=diffusion_hops(view.adjacency) if automatic else given.posterior_steps,
+            prior=given.prior or ("mixture" if automatic and sparse else "diffusion"),
+            posterior_use=given.posterior_use or ("validation" if automatic else "product"),
+        )
+        x, y = self.propagation.steps, given.y_steps
+        known_steps = CANDIDATE_STEPS if self.protects_labels else EXACT_CANDIDATE_STEPS
+        pairs = dict.fromkeys((a if x == AUTO else x, b if y == AUTO else y) for a, b in known_steps)
+        return [
+            replace(
+                self,
+                settings=replace(fixed, y_steps=second),
+                propagation=replace(self.propagation, steps=first),
+            )
+            for first, second in pairs
+        ]
+
+    def predicted(
+        self, view: Graph, fitted: "FittedNetwork", session: Session
+    ) -> tuple[PredictionRule, Tensor]:
+        """Return the prediction rule and the probabilities of all nodes."""
+        noisy, alone, given = fitted.noisy, fitted.proba, self.settings
+        rule: PredictionRule = "product"
+        if given.posterior_use == "validation" and given.posterior_steps:
+            mixture = self.posterior_mixture(view, noisy)
+            validation, training = (without_labels(noisy, part) for part in (noisy.train, noisy.val))
+            shares = reported_shares(training, self.transition(view.num_classes))
+            rule = choose_prediction_rule(alone, mixture, validation, shares)
+            if rule != "shares":
+                return rule, combine_predictions(rule, alone, mixture.log_proba)
+        elif given.posterior_use == "evidence":
+            mixture = self.posterior_mixture(view, noisy)
+            without = self.held_out(view, fitted, mixture.parts, session)
+            rule = choose_prediction_rule(without, mixture, noisy)
+        return rule, self.apply_posterior(alone, view, noisy.labels, rule)
+
+    def trained(
+        self, view: Graph, inputs: PropagatedInputs, noisy: NoisyLabels, session: Session
+    ) -> tuple[Backbone, list[EpochRecord]]:
+        """Return a network that was trained on reported labels, and its epochs."""
+        network = self.build(self.sizes_of(view), session.streams.torch(self.name))
+        network.on(view.adjacency)
+        on_epoch = session.epochs("classifier", self.schedule.epochs)
+        history = fit_noisy_labels(
+            network, inputs, noisy, self.schedule, select=self.settings.select, on_epoch=on_epoch
+        )
+        return network, history
+
+    def held_out(
+        self, view: Graph, fitted: "FittedNetwork", folds: Sequence[Tensor], session: Session
+    ) -> Tensor:
+        """Return probabilities (N, C) of reporting nodes, from networks without the reports of their fold."""
+        without = torch.full((view.num_nodes, view.num_classes), 1 / view.num_classes)
+        for fold in folds:
+            left = without_labels(fitted.noisy, fold)
+            if len(left.train) and len(left.val):
+                network, _ = self.trained(view, fitted.inputs, left, session)
+                with torch.no_grad():
+                    without[fold] = network(fitted.inputs).softmax(dim=1)[fold]
+        return without
+
+    def cross_fit(
+        self, view: Graph, records: RandomizedRecords, options: Sequence[NetworkOption], session: Session
+    ) -> HeldOutFit:
+        """Train a network on all reports, and for each fold on the others; no posterior is used."""
+        best = select_network(options, view, records, session)
+        with session.stage("evidence"):
+            folds = held_out_folds(best.noisy, self.fold_generator())
+            without = self.held_out(view, best, folds, session)
+        result = best.result(records, "network", best.proba, best.learned(view, "network"))
+        return HeldOutFit(result, best.proba, without)
+
+    def smoothed(self, view: Graph, labels: Tensor) -> NoisyLabels:
+        """Return the randomized labels of a graph, with the configured correction and smoothing."""
+        given, smoothing = self.settings, None
+        if given.y_steps:
+            smoothing = KPropConfig.from_keywords(given, given.y_steps).hops(view.adjacency)
+        return self.noisy(view, labels, corrected=given.forward_correction, smoothing=smoothing)
+
+    def apply_posterior(self, proba: Tensor, view: Graph, labels: Tensor, rule: PredictionRule) -> Tensor:
+        """Combine probabilities with the posterior from reported labels, if configured."""
+        steps = self.settings.posterior_steps
+        if not steps or rule == "network":
+            return proba
+        assert isinstance(steps, int)  # ``candidates`` has resolved it
+        noisy, transition = self.smoothed(view, labels), self.transition(view.num_classes)
+        if rule == "shares":
+            return reported_shares(noisy, transition).repeat(view.num_nodes, 1)
+        if self.settings.prior == "diffusion":
+            posterior = log_posterior(noisy, transition, view.adjacency, steps)
+        else:
+            posterior = self.posterior_mixture(view, noisy).log_proba
+        return combine_predictions(rule, proba, posterior)
+
+    def posterior_mixture(self, view: Graph, noisy: NoisyLabels) -> PosteriorMixture:
+        """Return the posterior from reported labels."""
+        assert self.settings.prior is not None  # ``candidates`` has resolved it, and the steps
+        return self.mixture(view, noisy, self.settings.prior, self.settings.posterior_steps)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLpgnn":
+        """Return the network with the stored parameters; reports are not stored with them."""
+        parameters, method = dict(state), self
+        if self.settings.x_steps == AUTO:
+            steps = int(parameters.pop(_SELECTED_STEPS))
+            method = replace(self, propagation=replace(self.propagation, steps=steps))
+        network = self.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(parameters)
+        network.eval()
+        return TrainedLpgnn(reports=None, method=method, network=network)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNetwork:
+    """A trained candidate of a ``NetworkMethod`` with its inputs and its reported labels."""
+
+    method: NetworkMethod
+    inputs: PropagatedInputs
+    noisy: NoisyLabels
+    network: Backbone
+    history: list[EpochRecord]
+
+    def val_loss(self) -> float:
+        """Return the smallest loss on randomized validation labels; inf if there are none."""
+        return min(
+            (record.val_loss for record in self.history if record.val_loss == record.val_loss), default=inf
+        )
+
+    @cached_property
+    def proba(self) -> Tensor:
+        """Probabilities (N, C) by the network alone."""
+        with torch.no_grad():
+            logits: Tensor = self.network(self.inputs)
+        return logits.softmax(dim=1)
+
+    def learned(self, view: Graph, rule: PredictionRule) -> dict[str, Any]:
+        """Return the agreement with reported labels, and what was selected."""
+        labels, settings = self.noisy.labels, self.method.settings
+        agreement = {
+            part: self.noisy.agreement(self.proba, reported_nodes(view, labels, part))
+            for part in ("train", "val")
+        }
+        found = {
+            "x_steps": self.method.propagation.steps,
+            "y_steps": settings.y_steps,
+            "rule": rule if settings.posterior_steps else "network",
+        }
+        return {"agreement": agreement, "selected": found}
+
+    def result(
+        self, records: RandomizedRecords, rule: PredictionRule, proba: Tensor, learned: Mapping[str, Any]
+    ) -> FitResult:
+        """Return the result of a fit that predicts with this network by a rule."""
+        trained = TrainedLpgnn(reports=records, method=self.method, network=self.network, rule=rule)
+        return FitResult(
+            trained=trained, proba=proba, released=self.method.released(records), learned=learned
+        )
+
+
+def select_network(
+    options: Sequence[NetworkOption], view: Graph, records: RandomizedRecords, session: Session
+) -> FittedNetwork:
+    """Train each option on reports, and return the one with the smallest loss on validation labels."""
+    trained = list[FittedNetwork]()
+    for method, propagation in options:
+        with session.stage("aggregate"):
+            inputs = propagated(records.features, propagation)
+        holds_out = len(options) > 1 or method.settings.posterior_use == "validation"
+        noisy = replace(method.smoothed(view, records.labels), holds_out=holds_out)
+        with session.stage("classifier"):
+            network, history = method.trained(view, inputs, noisy, session)
+        trained.append(FittedNetwork(method, inputs, noisy, network, history))
+    best = min(trained, key=FittedNetwork.val_loss)
+    session.record("classifier", best.history)
+    return best
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedLpgnn(TrainedOnReports):
+    """A trained network, and the configuration that randomizes the records of other graphs.
+
+    Args:
+        method: Randomization of records, propagation of features, and use of the posterior.
+        network: The network; the edges that it is bound to do not matter.
+        rule: Prediction rule for graphs with reported labels: the network, the posterior or their product.
+    """
+
+    method: NetworkMethod
+    network: Backbone
+    rule: PredictionRule = "product"
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether nodes report features: they do."""
+        return True
+
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict another graph from exact features and no labels, if the unit is ``none``.
+
+        Raises:
+            ConfigError: The unit is ``local-attributes``; use ``collect``.
+        """
+        if self.method.privacy_config.protects:
+            raise ConfigError(
+                "The nodes of another graph must send LDP reports before the model can predict them."
+            )
+        estimates = FeatureEstimates(scaled(view.x, self.method.report_config.scaling))
+        propagation = self.method.propagation.along(view, session)
+        return CachedPrediction(None, (), self.proba(view, estimates, propagation))
+
+    def collect(
+        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
+    ) -> CachedReports:
+        """Randomize the features of nodes without stored reports, charge the ledger, and predict the graph.
+
+        Args:
+            view: Graph to predict.
+            before: Stored reports of its first nodes; all other nodes report now.
+            session: Ledger and guarantee of the collection.
+            collection_index: Number of this collection, so that its noise is independent of others.
+        """
+        propagation = self.method.propagation.along(view, session)  # before its nodes are charged
+        first = 0 if before is None else len(before.records.labels)
+        own = rows(view.x, torch.arange(first, view.num_nodes))
+        randomizer = self.method.report_config.randomizer(view.num_features, view.num_classes)
+        randomize = partial(randomizer.randomize_features_only, session.noise_seed, collection_index)
+        found = self.method.collect_reports(view, session, randomize, (own,))
+        records = randomizer.received(found, own)
+        if before is not None:
+            old = before.records
+            features = stacked(old.features.deviations, records.features.deviations)
+            records = RandomizedRecords(
+                FeatureEstimates(features, old.features.middle),
+                torch.cat([old.labels, records.labels]),
+                records.release_id,
+                old.reproducible or records.reproducible,
+            )
+        return CachedReports(None, (), self._predicted(view, records, propagation), records)
+
+    def predicted(self, view: Graph, records: RandomizedRecords, session: Session) -> Tensor:
+        """Return probabilities (N, C) from reports that are already charged."""
+        return self._predicted(view, records, self.method.propagation.along(view, session))
+
+    def _predicted(self, view: Graph, records: RandomizedRecords, propagation: Propagation) -> Tensor:
+        proba = self.proba(view, records.features, propagation)
+        if bool(known(records.labels).any()):  # use labels if any were reported
+            proba = self.method.apply_posterior(proba, view, records.labels, self.rule)
+        return proba
+
+    @torch.no_grad()
+    def proba(self, view: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
+        """Return probabilities (N, C) from estimated features."""
+        network = copy(self.network).on(view.adjacency)  # the same parameters, on other edges
+        logits: Tensor = network(propagated(estimates, propagation))
+        return logits.softmax(dim=1)
+
+    def state(self) -> State:
+        """Return the parameters of the network, and the selected number of hops."""
+        state = dict(self.network.state_dict())
+        if self.method.settings.x_steps == AUTO:
+            state[_SELECTED_STEPS] = torch.tensor(int(self.method.propagation.steps))
+        return state
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LPGNN(LpgnnKeywords, FeatureKeywords, LocalEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
     Every node randomizes its features at ``eps_x``. Training and validation nodes also randomize their label
@@ -66,9 +588,8 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LabelKeywords, LocalEstimator, Estim
         """
         return baseline_of(self)
 
-    def _build_method(self) -> LocalMethod:
-        hops = KPropConfig.from_keywords(self, self.x_steps)
-        return self._local_method(NetworkLearner.from_keywords(self, hops), self.missing_labels)
+    def _build_method(self) -> NetworkMethod:
+        return NetworkMethod.from_estimator(self, KPropConfig.from_keywords(self, self.x_steps))
 
 
 def baseline_of(model: Estimator) -> LPGNN:

@@ -5,13 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.edges.adjacency import Adjacency
+from graphveil._util.louvain import Integers, Matrix, louvain
+from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.local.noisy_labels import (
     NoisyLabels,
@@ -25,8 +28,6 @@ from graphveil.local.noisy_labels import (
     shares_without_poisoning,
 )
 from graphveil.local.randomized_records import UNKNOWN, known
-from graphveil.local.structure import PublicEdges, communities
-from graphveil.local.structure.public_edges import undirected
 
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
 PredictionRule = Literal["network", "posterior", "product", "shares"]
@@ -40,9 +41,10 @@ _REACH, _HOPS_RANGE = 64.0, (2, 16)  # of automatic hops
 _PRIOR_NODES = 5.0  # prior strength of the overall class shares, in nodes
 _TRUST = 0.5  # weight of community evidence, which partly repeats that of edges
 _ROUNDS = 15
-_BASIS = "unit 'local-attributes' leaves edges public"
 _TINY = 1e-9
 _DAMPING = 0.5  # share of the old message in each new one; without it, messages oscillate
+# Cached partitions of edges, which are public. Splits and further fits of one graph reuse them.
+_CACHE: WeakKeyDictionary[AdjacencyVersion, dict[float, Integers]] = WeakKeyDictionary()
 
 
 # -- belief propagation ----
@@ -59,7 +61,7 @@ class DirectedPairs:
 
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> pairs = DirectedPairs.from_edges(PublicEdges(path, basis="drawn here"))
+    >>> pairs = DirectedPairs.from_edges(path)
     >>> pairs.source.tolist(), pairs.target.tolist(), pairs.reverse.tolist()
     ([1, 0, 2, 1], [0, 1, 1, 2], [1, 0, 3, 2])
     """
@@ -70,11 +72,11 @@ class DirectedPairs:
     degrees: Tensor
 
     @classmethod
-    def from_edges(cls, edges: PublicEdges) -> Self:
+    def from_edges(cls, adjacency: Adjacency) -> Self:
         """Return the pairs of public edges, whose directions are ignored."""
-        both = undirected(edges)
+        both = undirected(adjacency)
         degrees = np.diff(both.indptr)
-        target = np.repeat(np.arange(edges.num_nodes), degrees)
+        target = np.repeat(np.arange(adjacency.num_nodes), degrees)
         source = both.indices.astype(np.int64)
         reverse = np.lexsort((target, source))
         return cls(
@@ -135,6 +137,49 @@ def _centered(messages: Tensor) -> Tensor:
     return messages - messages.mean(dim=1, keepdim=True)
 
 
+# -- communities ----
+
+
+def communities(adjacency: Adjacency, *, resolution: float = 1.0) -> Integers:
+    """Return the community of each node, by Louvain's method (Blondel et al. 2008), int64 (N,).
+
+    It maximizes modularity at resolution g (Reichardt, Bornholdt 2006), greedily:
+
+        sum_{u, v in one community} (A_uv - g d_u d_v / 2m).
+
+    In the order of their numbers, nodes move to the neighboring community with the largest gain, until few
+    nodes move. Then communities become nodes, and this repeats until nothing moves. Larger g gives smaller
+    communities. Edge directions are ignored. The result depends only on the edges and the order of nodes.
+
+    Privacy:
+        Reads: public edges, and neither features nor labels. Charges: nothing.
+
+    >>> from graphveil.data import Adjacency
+    >>> ends = [0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3]  # two triangles and a bridge
+    >>> pair = Adjacency.from_edges(*ends, num_nodes=6, directed=False)
+    >>> communities(pair).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    checks.positive(resolution=resolution)
+    kept = _CACHE.setdefault(adjacency.version, {})
+    if resolution not in kept:
+        kept[resolution] = louvain(undirected(adjacency), resolution)
+    return kept[resolution]
+
+
+def undirected(adjacency: Adjacency) -> Matrix:
+    """Return the undirected adjacency as a symmetric float64 ``csr_array`` without self-loops."""
+    indptr, indices = adjacency.indptr.numpy(), adjacency.indices.numpy()
+    shape = (adjacency.num_nodes, adjacency.num_nodes)
+    one_way = sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=shape)
+    both = (one_way + one_way.T).tocsr()
+    both.setdiag(0)
+    both.eliminate_zeros()
+    both.data[:] = 1.0
+    both.sort_indices()
+    return both
+
+
 # -- the mixture ----
 
 
@@ -149,18 +194,23 @@ def check_steps(least: int, **named: Steps) -> None:
             checks.integer_at_least(least, **{name: value})
 
 
-def diffusion_hops(edges: PublicEdges) -> int:
+def mean_degree(adjacency: Adjacency) -> float:
+    """Return the mean number of in-neighbors."""
+    return len(adjacency.indices) / max(1, adjacency.num_nodes)
+
+
+def diffusion_hops(adjacency: Adjacency) -> int:
     """Return the number of hops of the diffusion: 64 / mean degree, at least 2 and at most 16.
 
     On a dense graph two hops reach many reports, and more hops average over nodes of other classes. The
     constants were fitted to eight public graphs. Edges and sizes are public.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> diffusion_hops(PublicEdges(path, basis="drawn here"))
+    >>> diffusion_hops(path)
     16
     """
     fewest, most = _HOPS_RANGE
-    return min(max(round(_REACH / max(edges.mean_degree, 1.0)), fewest), most)
+    return min(max(round(_REACH / max(mean_degree(adjacency), 1.0)), fewest), most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,19 +226,14 @@ class EdgeContext:
     steps: int
 
     @cached_property
-    def edges(self) -> PublicEdges:
-        """The edges, with the reason why they are public."""
-        return PublicEdges(self.adjacency, basis=_BASIS)
-
-    @cached_property
     def pairs(self) -> DirectedPairs:
         """Each edge in both directions."""
-        return DirectedPairs.from_edges(self.edges)
+        return DirectedPairs.from_edges(self.adjacency)
 
     @cached_property
     def partitions(self) -> tuple[Tensor, ...]:
         """Communities, from few large ones to many small ones."""
-        return tuple(torch.from_numpy(communities(self.edges, resolution=each)) for each in RESOLUTIONS)
+        return tuple(torch.from_numpy(communities(self.adjacency, resolution=each)) for each in RESOLUTIONS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -13,39 +14,31 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.local.randomized_records import SCALINGS, Randomizer, Scaling
 from graphveil.mechanisms import (
-    AnalyticGaussian,
     Bounds,
     EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     LabelMechanism,
-    LabelRR,
     LocalHashing,
     MultiBit,
-    PerFeature,
-    SampledAllocation,
-    SubsetSelection,
     WeightedAllocation,
 )
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.feature_rr import Decode
 from graphveil.mechanisms.feature_rr import Mode as Rounding
 from graphveil.mechanisms.features import Ends
+from graphveil.mechanisms.labels import LABELS, LabelName
 from graphveil.publish.queries import QueryRow
 
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]
-Labels = Literal["rr", "subset", "hashing"]
-LABELS: dict[Labels, type[LabelRR | SubsetSelection | LocalHashing]] = {
-    "rr": LabelRR,
-    "subset": SubsetSelection,
-    "hashing": LocalHashing,
-}
 ROW_SCALED = (
     "each node brings its features to [0, 1] by its own smallest and largest one, before anything else"
 )
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
 IDENTITY_MECHANISM = "as it is"
+_PAPERS = "graphveil.papers.per_feature"  # imported for the mechanisms of papers only
+_SAME_KEYWORDS = ("features", "m", "theta", "k", "rounding", "decode", "scaling")
 _PLAIN_BINS = ("auto", "stochastic", "unbiased")
 WEIGHTED_MECHANISMS = (
     *("lpm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"),
@@ -70,7 +63,7 @@ class LabelKeywords:
     """
 
     eps_y: float | None = None
-    labels: Labels = "subset"
+    labels: LabelName = "subset"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,80 +100,7 @@ class FeatureKeywords:
     data_dependent_bounds: bool = False
 
 
-# -- features ----
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureReportConfig:
-    """Public parameters of a feature mechanism, before the number of features is known.
-
-    Args:
-        name: A name in ``FEATURES``.
-        epsilon: Budget of the whole vector; inf leaves features unprotected.
-        bounds: Public range of features.
-        m: For ``"multi-bit"``: number of features that are reported, one bit each.
-        theta: Public feature weights, which sum to one: feature i has the budget epsilon theta_i. For the
-            mechanisms in ``WEIGHTED_MECHANISMS``, which randomize each feature separately. None for equal
-            weights, or for a sample of features.
-        delta: For ``"agm"``.
-        k, rounding, decode: For ``"feature-rr"``, see ``FeatureRR`` (rounding is its mode).
-
-    >>> FeatureReportConfig(name="multi-bit", epsilon=1.0).mechanism(500).samples
-    1
-    """
-
-    name: str
-    epsilon: float
-    bounds: Bounds = field(default=Bounds())
-    m: Samples = "best"
-    theta: Sequence[float] | None = None
-    delta: float = GAUSSIAN_DELTA
-    k: BinCount = "auto"
-    rounding: Rounding = "stochastic"
-    decode: Decode = "unbiased"
-
-    def __post_init__(self) -> None:
-        """Reject parameters that the mechanism does not have, instead of ignoring them."""
-        checks.one_of(FEATURES, features=self.name)
-        if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
-            raise ConfigError(
-                f"theta weights the features of {', '.join(WEIGHTED_MECHANISMS)}, but "
-                f"features={self.name!r} has no budget per feature. Remove theta."
-            )
-        if self.m != "best" and self.name != "multi-bit":
-            raise ConfigError(f"m={self.m!r} is only for features='multi-bit', not {self.name!r}. Remove it.")
-        if self.name != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
-            raise ConfigError(
-                f"k, rounding and decode are only for features='feature-rr', not {self.name!r}. Remove them."
-            )
-
-    @property
-    def public(self) -> bool:
-        """Whether a fit reads exact features, because no guarantee covers them.
-
-        Either eps_x is infinite, or the range is computed from all records.
-        """
-        return math.isinf(self.epsilon) or self.bounds.from_data
-
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return the mechanism for vectors of ``dim`` features."""
-        common: dict[str, Any] = {"epsilon": self.epsilon, "dim": dim, "bounds": self.bounds}
-        even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
-        if self.name == "multi-bit":
-            return MultiBit(**common, m=self.m)
-        if self.name == "1bm":
-            return MultiBit(**common, m="all")
-        if self.name == "agm":
-            return AnalyticGaussian(**common, delta=self.delta)
-        if self.name == "lpm":
-            return PerFeature(**common, scalar="laplace", allocation=even)
-        if self.name == "feature-rr":
-            return FeatureRR(**common, allocation=even, k=self.k, mode=self.rounding, decode=self.decode)
-        if self.name == "feature-rr-naive":
-            return FeatureRR(**common, allocation=even, k=10, mode="ceil", decode="naive")
-        # All others use the whole budget for a sample of features, unless weights are given.
-        sampled = SampledAllocation() if self.theta is None else even
-        return PerFeature(**common, scalar=self.name, allocation=sampled)
+# -- table rows ----
 
 
 def feature_row(mechanism: FeatureMechanism) -> QueryRow:
@@ -206,9 +126,6 @@ def feature_row(mechanism: FeatureMechanism) -> QueryRow:
         values_per_node=reported,
         words=words,
     )
-
-
-# -- labels ----
 
 
 def label_row(label: LabelMechanism) -> QueryRow:
@@ -237,64 +154,108 @@ def label_row(label: LabelMechanism) -> QueryRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """Configuration of the randomization of a node record; see ``FeatureKeywords`` and ``LabelKeywords``.
+    """How a node randomizes its record, before the numbers of features and classes are known.
+
+    The fields are those of ``FeatureKeywords`` and ``LabelKeywords``, with ``bounds`` for the range.
 
     Args:
-        features: Randomization of the features; None if no features are reported.
-        eps_y: Budget of the label; inf reports it without protection.
-        labels: Name of the label mechanism.
-        scaling: Scaling of the features to their public range.
+        features: A name in ``FEATURES``; None if no features are reported.
+        delta: For ``"agm"``.
+
+    >>> ReportConfig(features="multi-bit", eps_x=1.0).mechanism(500).samples
+    1
     """
 
-    features: FeatureReportConfig | None
-    eps_y: float
-    labels: Labels = "rr"
+    features: str | None
+    eps_x: float = math.inf
+    bounds: Bounds = field(default=Bounds())
+    m: Samples = "best"
+    theta: Sequence[float] | None = None
+    delta: float = GAUSSIAN_DELTA
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
     scaling: Scaling = "none"
+    eps_y: float = math.inf
+    labels: LabelName = "rr"
+
+    def __post_init__(self) -> None:
+        """Reject parameters that the mechanism does not have, instead of ignoring them."""
+        checks.one_of(tuple(LABELS), labels=self.labels)
+        if self.features is None:
+            return
+        checks.one_of(FEATURES, features=self.features)
+        if self.theta is not None and self.features not in WEIGHTED_MECHANISMS:
+            raise ConfigError(
+                f"theta weights the features of {', '.join(WEIGHTED_MECHANISMS)}, but "
+                f"features={self.features!r} has no budget per feature. Remove theta."
+            )
+        if self.m != "best" and self.features != "multi-bit":
+            raise ConfigError(
+                f"m={self.m!r} is only for features='multi-bit', not {self.features!r}. Remove it."
+            )
+        if self.features != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
+            raise ConfigError(
+                f"k, rounding and decode are only for features='feature-rr', not {self.features!r}. Remove "
+                "them."
+            )
 
     @classmethod
     def from_keywords(
         cls,
-        label: LabelKeywords,
         privacy_config: PrivacyConfig,
-        name: str,
+        *,
         features: FeatureKeywords | None = None,
+        label: LabelKeywords | None = None,
     ) -> "ReportConfig":
-        """Check the keywords against the privacy configuration, and fill in defaults.
-
-        Args:
-            label: Keywords of the label.
-            privacy_config: Privacy unit and delta.
-            name: Name of the method, for errors.
-            features: Keywords of the features; None for a method that reports no features.
-
-        Raises:
-            ConfigError: A budget is missing or does not fit the unit, or a keyword is outside its range.
-        """
-        budgets = {} if features is None else {"eps_x": features.eps_x}
-        _check_budgets(budgets | {"eps_y": label.eps_y}, privacy_config, name)
-        delta = privacy_config.delta
-        given = privacy_config.protects and delta not in ("auto", 0)
-        if given and features is not None and features.features != "agm":
-            raise ConfigError(
-                f"delta={delta!r} is only for features='agm', not {features.features!r}. Remove it."
-            )
-        checks.one_of(tuple(LABELS), labels=label.labels)
-        return cls(
-            features=None if features is None else feature_report_config(features, privacy_config),
-            eps_y=_budget(label.eps_y),
-            labels=label.labels,
-            scaling="none" if features is None else features.scaling,
-        )
+        """Return the configuration of the parts that are reported; a budget of None is inf, no protection."""
+        given: dict[str, Any] = {"features": None}
+        if label is not None:
+            given |= {"eps_y": _budget(label.eps_y), "labels": label.labels}
+        if features is not None:
+            checks.one_of(SCALINGS, scaling=features.scaling)
+            if (features.scaling == "columns") != features.data_dependent_bounds:
+                raise ConfigError(
+                    "scaling='columns' and data_dependent_bounds=True must be set together. Column minima "
+                    "and maxima depend on the private records, so there is no valid guarantee. Set both, or "
+                    "use scaling='row', which each node computes on its own."
+                )
+            delta = privacy_config.delta
+            given |= {name: getattr(features, name) for name in _SAME_KEYWORDS}
+            given["eps_x"] = _budget(features.eps_x)
+            given["bounds"] = Bounds(features.low, features.high, from_data=features.scaling == "columns")
+            given["delta"] = GAUSSIAN_DELTA if isinstance(delta, str) else delta
+        return cls(**given)
 
     @property
     def public_fields(self) -> tuple[str, ...]:
-        """The fields of a graph that a fit reads as they are; features that are not reported are not read."""
-        features = ("x",) if self.features is not None and self.features.public else ()
+        """The fields of a graph that a fit reads as they are; features that are not reported are not read.
+
+        No guarantee covers features if eps_x is infinite, or if their range is computed from all records.
+        """
+        public = self.features is not None and (math.isinf(self.eps_x) or self.bounds.from_data)
+        features = ("x",) if public else ()
         return (*features, *LABEL_FIELDS) if math.isinf(self.eps_y) else features
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
         """Return the mechanism for ``dim`` features; None if no features are reported."""
-        return None if self.features is None else self.features.mechanism(dim)
+        common: dict[str, Any] = {"epsilon": self.eps_x, "dim": dim, "bounds": self.bounds}
+        even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
+        match self.features:
+            case None:
+                return None
+            case "multi-bit":
+                return MultiBit(**common, m=self.m)
+            case "1bm":
+                return MultiBit(**common, m="all")
+            case "feature-rr":
+                return FeatureRR(**common, allocation=even, k=self.k, mode=self.rounding, decode=self.decode)
+            case "feature-rr-naive":
+                return FeatureRR(**common, allocation=even, k=10, mode="ceil", decode="naive")
+        of_paper: FeatureMechanism = import_module(_PAPERS).feature_mechanism(
+            self.features, theta=self.theta, delta=self.delta, **common
+        )
+        return of_paper
 
     def label(self, classes: int) -> LabelMechanism:
         """Return the mechanism for a label of ``classes`` classes."""
@@ -310,35 +271,15 @@ class ReportConfig:
         return Randomizer(mechanism=self.mechanism(features), label=self.label(classes), scaling=self.scaling)
 
 
-def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig) -> FeatureReportConfig:
-    """Return the feature configuration; reject data-dependent bounds that are not accepted explicitly."""
-    checks.one_of(SCALINGS, scaling=given.scaling)
-    if (given.scaling == "columns") != given.data_dependent_bounds:
-        raise ConfigError(
-            "scaling='columns' and data_dependent_bounds=True must be set together. Column minima "
-            "and maxima depend on the private records, so there is no valid guarantee. Set both, or "
-            "use scaling='row', which each node computes on its own."
-        )
-    return FeatureReportConfig(
-        name=given.features,
-        epsilon=_budget(given.eps_x),
-        bounds=Bounds(given.low, given.high, from_data=given.scaling == "columns"),
-        m=given.m,
-        theta=given.theta,
-        delta=GAUSSIAN_DELTA if isinstance(privacy_config.delta, str) else privacy_config.delta,
-        k=given.k,
-        rounding=given.rounding,
-        decode=given.decode,
-    )
-
-
 def _budget(epsilon: float | None) -> float:
-    """Return a budget; None means no protection (inf)."""
     return math.inf if epsilon is None else float(epsilon)
 
 
-def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
-    """Require these budgets under ``local-attributes``, and none for other units."""
+def check_budgets(
+    privacy_config: PrivacyConfig, name: str, label: LabelKeywords, features: FeatureKeywords | None
+) -> None:
+    """Require the budgets of method ``name`` under ``local-attributes``, and none for other units."""
+    budgets = ({} if features is None else {"eps_x": features.eps_x}) | {"eps_y": label.eps_y}
     if privacy_config.epsilon is not None:
         raise ConfigError(
             f"epsilon={privacy_config.epsilon:g}: {name} spends on "
@@ -368,3 +309,8 @@ def _check_budgets(budgets: dict[str, float | None], privacy_config: PrivacyConf
             f"Pass {it} ({flags}; inf means no protection)."
         )
     check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
+    if privacy_config.delta not in ("auto", 0) and features is not None and features.features != "agm":
+        raise ConfigError(
+            f"delta={privacy_config.delta!r} is only for features='agm', not {features.features!r}. "
+            "Remove it."
+        )

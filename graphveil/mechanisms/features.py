@@ -167,31 +167,6 @@ class EvenAllocation:
         return np.full(dim, epsilon / dim)
 
 
-@dataclass(frozen=True)
-class SampledAllocation:
-    """Allocate epsilon / count to each of ``count`` features, drawn uniformly without replacement.
-
-    The draw does not depend on the features. ``count`` None means max(1, min(d, floor(epsilon / 2.5))),
-    which approximately minimizes the variance; it grows like d.
-
-    >>> SampledAllocation().size(6.0, 100), SampledAllocation(3).size(6.0, 2)
-    (2, 2)
-    """
-
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the count."""
-        if self.count is not None:
-            checks.integer_at_least(1, count=self.count)
-
-    def size(self, epsilon: float, dim: int) -> int:
-        """Return the number of sampled features of ``dim``."""
-        if self.count is not None:
-            return min(self.count, dim)
-        return dim if math.isinf(epsilon) else max(1, min(dim, int(epsilon / 2.5)))
-
-
 @dataclass(frozen=True, init=False)
 class WeightedAllocation:
     """Allocate epsilon theta_i to feature i, where theta is public, >= 0 and sums to one.
@@ -252,9 +227,6 @@ budget. Use WeightedAllocation.linear, which normalizes public scores.
                 f"theta has {len(self.theta)} weights for {dim} features. Pass one weight per feature."
             )
         return np.array(self.theta) * (epsilon / max(1.0, math.fsum(self.theta)))
-
-
-Allocation = EvenAllocation | SampledAllocation | WeightedAllocation
 
 
 def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:

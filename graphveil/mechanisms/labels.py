@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms.claim import LocalDPClaim, check_budget
 from graphveil.mechanisms.features import distinct_rows
 
+LabelName = Literal["rr", "subset", "hashing"]
 MISSING = -1  # a record without a label
 MAX_CLASSES = 1 << 16
 TOTAL = 1 << 64
@@ -53,6 +55,8 @@ class LabelMechanism(ABC):
     Raises:
         ConfigError: If a parameter is outside its range.
     """
+
+    name: ClassVar[LabelName]
 
     epsilon: float
     classes: int
@@ -266,6 +270,8 @@ class LabelRR(LabelMechanism):
     (0.5761168848, 0.2119415576)
     """
 
+    name: ClassVar[LabelName] = "rr"
+
     @property
     def size(self) -> int:
         """The number of reported classes: one."""
@@ -348,6 +354,8 @@ class SubsetSelection(LabelMechanism):
     >>> law.size, round(law.keep, 10), round(law.information, 4)
     (2, 0.5209151054, 0.1215)
     """
+
+    name: ClassVar[LabelName] = "subset"
 
     @property
     def size(self) -> int:
@@ -440,6 +448,8 @@ class LocalHashing(LabelMechanism):
     >>> law.groups, round(law.keep, 10), round(law.information, 4)
     (3, 0.5761168848, 0.1206)
     """
+
+    name: ClassVar[LabelName] = "hashing"
 
     @cached_property
     def groups(self) -> int:
@@ -613,3 +623,7 @@ def _information(epsilon: float, classes: int, groups: Integers) -> Floats:
 
 def _entropy(chance: Floats) -> Floats:
     return -chance * np.log(np.maximum(chance, np.finfo(float).tiny))
+
+
+LabelLaw = LabelRR | SubsetSelection | LocalHashing
+LABELS: dict[LabelName, type[LabelLaw]] = {law.name: law for law in (LabelRR, SubsetSelection, LocalHashing)}

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from graphveil.core.edges.adjacency import Adjacency
     from graphveil.data.tables import Column
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.protocol import LabelLaw
     from graphveil.local.collect.report_tables import CheckedReports
     from graphveil.mechanisms import FeatureRR, MultiBit
+    from graphveil.mechanisms.labels import LabelLaw
 
 MULTI_BIT: Literal["multi-bit"] = "multi-bit"
 FEATURE_RR: Literal["feature-rr"] = "feature-rr"
@@ -72,7 +72,7 @@ class ProtocolBuilder:
         ((120.0, 2.5), ('age', 'height'), ('red', 'blue'))
         """
         from graphveil.local.collect import CollectionProtocol
-        from graphveil.local.collect.protocol import LABELS
+        from graphveil.mechanisms.labels import LABELS
 
         columns, names = list_items("--columns", self.columns), list_items("--classes", self.classes)
         if columns and self.dim is not None:
@@ -97,8 +97,7 @@ class ProtocolBuilder:
         features = None if dim is None or self.eps_x is None else self._features(self.eps_x, dim)
         label: LabelLaw | None = None
         if self.eps_y is not None:
-            mechanism = None if self.label_mechanism == RR else self.label_mechanism
-            label = LABELS[mechanism](epsilon=self.eps_y, classes=classes)
+            label = LABELS[self.label_mechanism](epsilon=self.eps_y, classes=classes)
         return CollectionProtocol(
             features=features,
             label=label,

@@ -104,7 +104,7 @@ def test_words_beyond_the_first_have_the_distribution() -> None:
     for column, z in enumerate((0.2, 0.9)):
         sent_values = np.array([one.features.values[0, column] for one in answers])
         bins = law.features[column]
-        fits(np.bincount(sent_values, minlength=bins.k), bins.distribution(z).masses, seen=2)
+        fits(np.bincount(sent_values, minlength=bins.k), bins.probabilities(np.array([z]))[0], seen=2)
 
 
 @pytest.mark.parametrize("name", SURVEYS)

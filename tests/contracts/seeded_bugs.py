@@ -416,9 +416,9 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.evidence_choice:EvidenceChoice.fit",
-                "noisy, labeled = method.noisy(view, labels), known(labels)",
-                "labels = method.collected(view, session).records.labels; "
-                "noisy, labeled = method.noisy(view, labels), known(labels)",
+                "noisy, labeled = self.noisy(view, labels), known(labels)",
+                "labels = self.collected(view, session).records.labels; "
+                "noisy, labeled = self.noisy(view, labels), known(labels)",
             )
         ],
         test="tests/estimators/test_auto_local.py::test_all_options_are_fitted_to_one_collection[1.0]",
@@ -3514,7 +3514,7 @@ BUGS = [
         name="floor_and_best_are_mixed_up",
         edits=[
             (
-                "graphveil.mechanisms.per_feature:MultiBit.samples",
+                "graphveil.mechanisms.multi_bit:MultiBit.samples",
                 'if self.m == "floor":',
                 'if self.m == "best":',
             )
@@ -3526,7 +3526,7 @@ BUGS = [
         name="a_sampled_allocation_reports_every_feature",
         edits=[
             (
-                "graphveil.mechanisms.per_feature:PerFeature.samples",
+                "graphveil.papers.per_feature:PerFeature.samples",
                 "return self.allocation.size(self.epsilon, self.dim)",
                 "return self.dim",
             )
@@ -3537,7 +3537,7 @@ BUGS = [
         name="every_sampled_feature_has_the_whole_budget",
         edits=[
             (
-                "graphveil.mechanisms.per_feature:PerFeature.scalars",
+                "graphveil.papers.per_feature:PerFeature.scalars",
                 "self.epsilon / self.samples",
                 "self.epsilon",
             )
@@ -3785,8 +3785,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.report_config:ReportConfig.public_fields",
-                "if self.features is not None and self.features.public else ()",
-                "if self.features is None or self.features.public else ()",
+                "public = self.features is not None and (",
+                "public = self.features is None or (",
             )
         ],
         test="tests/estimators/test_protected_local.py::test_a_local_method_that_reads_records_is_stopped_before_anything_is_charged[label-posterior-x]",
@@ -3807,8 +3807,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.heterorr:HeteroMethod.view",
-                '("x",) if self.feature_randomizer.report_config.public else ()',
-                '("x",)',
+                "public = self.feature_randomizer.report_config.public_fields",
+                'public = ("x", *self.feature_randomizer.report_config.public_fields)',
             )
         ],
         test="tests/estimators/test_protected_local.py::test_a_local_method_that_reads_records_is_stopped_before_anything_is_charged[heterorr-x]",
@@ -3817,7 +3817,7 @@ BUGS = [
         name="collections_for_predictions_receive_records",
         edits=[
             (
-                "graphveil.local.network_learner:collection_requests",
+                "graphveil.local.local_method:collection_requests",
                 "view = fitted.method.view(graph)",
                 "view = graph",
             )
@@ -3974,7 +3974,7 @@ BUGS = [
             (
                 "graphveil.local.local_method:LocalMethod.collected",
                 "return CollectionResult(randomizer.received(found, view.x), clipped)",
-                "return CollectionResult(dataclasses.replace(randomizer.received(found, view.x), labels=view.y._unwrap()), clipped)",
+                "return CollectionResult(replace(randomizer.received(found, view.x), labels=view.y._unwrap()), clipped)",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnn-local-attributes]",
@@ -3987,7 +3987,7 @@ BUGS = [
                 "return CollectionResult(randomizer.received(found, view.x), clipped)",
                 "exact = type(randomizer.received(found, view.x).features)(view.x._unwrap())\n"
                 "        return CollectionResult("
-                "dataclasses.replace(randomizer.received(found, view.x), features=exact), clipped)",
+                "replace(randomizer.received(found, view.x), features=exact), clipped)",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[simgat-local-attributes]",

@@ -13,7 +13,6 @@ from graphveil.errors import ConfigError, UnitError
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.posterior_mixture import PRIORS, diffusion_hops
 from graphveil.local.randomized_records import label_report_nodes
-from graphveil.local.structure import PublicEdges
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from tests.estimators.conftest import CLASSES, grouped
 
@@ -95,7 +94,7 @@ def test_few_hops_are_more_accurate_on_dense_graphs() -> None:
     )
     rank = torch.from_numpy(rng.permutation(nodes)) / nodes
     graph = graph.with_split(rank < 0.5, (rank >= 0.5) & (rank < 0.75), rank >= 0.75)
-    edges_known = PublicEdges(graph.adjacency, basis="drawn here")
+    edges_known = graph.adjacency
     assert edges_known.mean_degree > 32 and diffusion_hops(edges_known) == 2
     chosen, two, many = (
         model(eps_y=1.0, prior="diffusion", posterior_steps=steps).fit(graph) for steps in ("auto", 2, 16)
@@ -107,11 +106,11 @@ def test_few_hops_are_more_accurate_on_dense_graphs() -> None:
 def test_a_grown_graph_keeps_the_number_of_hops() -> None:
     graph = grouped()
     found = model(prior="diffusion").fit(graph)
-    hops = diffusion_hops(PublicEdges(graph.adjacency, basis="drawn here"))
+    hops = diffusion_hops(graph.adjacency)
     friends = (graph.y == 1).nonzero()[:, 0].tolist()
     new = graph.num_nodes + np.repeat(np.arange(40), len(friends))
     larger = graph.grow(torch.zeros(40, graph.num_features), None, new.tolist(), friends * 40)
-    assert diffusion_hops(PublicEdges(larger.adjacency, basis="drawn here")) < hops
+    assert diffusion_hops(larger.adjacency) < hops
     fixed = model(prior="diffusion", posterior_steps=hops).fit_same_reports(found, graph)
     assert torch.equal(found.predict_proba(larger), fixed.predict_proba(larger))
 

@@ -15,8 +15,8 @@ from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
-from graphveil.local.simgat import SimGAT
-from graphveil.local.structure import MultiHop, PublicEdges, union
+from graphveil.papers.simgat import SimGAT, union
+from graphveil.papers.similarity import MultiHop, PublicEdges
 from graphveil.propagation import KProp
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -31,7 +31,7 @@ def model(**changed: object) -> SimGAT:
 
 def operator(simgat: SimGAT, graph: Graph) -> torch.Tensor:
     """Return the matrix that features are propagated by."""
-    propagation_config = simgat.config.learner.propagation.along(graph, Session(streams=PublicStreams(0)))
+    propagation_config = simgat.config.propagation.along(graph, Session(streams=PublicStreams(0)))
     return propagation_config.apply(torch.eye(graph.num_nodes))
 
 

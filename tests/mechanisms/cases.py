@@ -23,7 +23,7 @@ from graphveil.mechanisms import (
     SubsetSelection,
     WeightedAllocation,
 )
-from graphveil.mechanisms.scalar import SCALARS, scalar
+from graphveil.papers.scalar_mechanisms import SCALARS, scalar
 
 Arrays = list[np.ndarray]
 THETA = WeightedAllocation([0.5, 0.3, 0.2])

@@ -6,7 +6,7 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMIZED, LocalDPClaim, node_features_statement
-from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution, scalar
+from graphveil.papers.scalar_mechanisms import LaplaceDistribution, StepDistribution, scalar
 
 # docs/privacy/proofs/statements.md.
 TEXT = (

@@ -9,6 +9,7 @@ import pytest
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bins, Duchi, EvenAllocation, FeatureRR, WeightedAllocation
 from graphveil.mechanisms.feature_rr import best_bins
+from graphveil.papers.scalar_mechanisms import StepDistribution
 
 from .fits import fits, stream
 
@@ -65,7 +66,7 @@ def test_golden_estimates() -> None:
 def test_golden_errors_of_naive_decoding(epsilon: float, square: float, absolute: float) -> None:
     law, z = Bins(epsilon, 10, "ceil", "naive"), np.linspace(0, 1, 1001)
     errors = law.estimates - z[:, None]
-    probabilities = np.stack([law.distribution(at).masses for at in z])
+    probabilities = law.probabilities(z)
     assert (probabilities * errors**2).sum() / 1001 == pytest.approx(square, abs=1e-4)
     assert (probabilities * np.abs(errors)).sum() / 1001 == pytest.approx(absolute, abs=1e-4)
     means, variances = law.moments(z)
@@ -132,9 +133,8 @@ def test_estimates_are_unbiased_and_variances_exact(k: int) -> None:
         assert law.table @ law.estimates == pytest.approx(law.values, abs=1e-8)
         assert means == pytest.approx(z, abs=1e-8)
         for at in (0, 3, len(z) - 1):
-            assert law.distribution(z[at % len(z)]).variance == pytest.approx(
-                variances[at % len(z)], rel=1e-9
-            )
+            law_at = StepDistribution.discrete(law.estimates, law.probabilities(z)[at % len(z)])
+            assert law_at.variance == pytest.approx(variances[at % len(z)], rel=1e-9)
         assert law.worst_variance >= variances.max() * (1 - 1e-12)
 
 
@@ -155,7 +155,10 @@ def test_reports_follow_the_law(mode: str) -> None:
     reports = law.perturb(np.tile([z], (700_000, 1)), stream=stream())
     for column, feature in enumerate(law.features):
         assert feature.epsilon == pytest.approx(3.0 * law.allocation.theta[column])
-        fits(np.bincount(reports.values[:, column], minlength=4), feature.distribution(z[column]).masses)
+        fits(
+            np.bincount(reports.values[:, column], minlength=4),
+            feature.probabilities(np.array([z[column]]))[0],
+        )
     assert abs(np.corrcoef(reports.values.T.astype(float))[0, 1]) < 5 / math.sqrt(700_000)
 
 

@@ -196,9 +196,7 @@ def _outputs(law: FeatureMechanism, grid: np.ndarray) -> np.ndarray:
         return _over_subsets(parts, law.samples)
     if isinstance(law, FeatureRR):
         columns = zip(law.features, grid.T, strict=True)
-        return _joint(
-            [np.stack([feature.distribution(z).masses for z in column]) for feature, column in columns]
-        )
+        return _joint([feature.probabilities(column) for feature, column in columns])
     assert isinstance(law, PerFeature)
     each = law.scalars * law.dim if len(law.scalars) == 1 else law.scalars
     columns = zip(each, grid.T, strict=True)

@@ -60,7 +60,7 @@ def test_reports_follow_the_law_of_their_own_weights() -> None:
             bins = Bins(4.0 * theta[column], 4, "ceil", "naive")
             fits(
                 np.bincount(reports.values[:, column], minlength=4),
-                bins.distribution(z[column]).masses,
+                bins.probabilities(np.array([z[column]]))[0],
                 seen=0.2,
             )
 
@@ -68,7 +68,7 @@ def test_reports_follow_the_law_of_their_own_weights() -> None:
 @pytest.mark.parametrize(("k", "budget"), list(product([2, 3, 10, 50], [0.0, 0.01, 1.0, 30.0])))
 def test_the_sampler_of_tails_covers_every_bin_with_its_probability(k: int, budget: float) -> None:
     # Uniforms on a fine grid instead of random ones: the shares of the grid are the probabilities.
-    from graphveil.mechanisms.feature_rr import _outputs
+    from graphveil.papers.as_published.record_feature_rr import _outputs
 
     fine = (np.arange(2000) + 0.5) / 2000
     uniform = np.stack(np.meshgrid(fine, fine[::20]), axis=-1).reshape(-1, 2, 1)

@@ -12,7 +12,7 @@ from scipy import stats
 from graphveil.core.noise.sampling import ExtraWords
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Duchi, Hybrid, Laplace, Piecewise, PMSub, ScalarMechanism, ThreeOutputs
-from graphveil.mechanisms.scalar import (
+from graphveil.papers.scalar_mechanisms import (
     CELLS,
     SCALARS,
     SWITCH,

@@ -55,7 +55,7 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         budgets: dict[str, Any] = {"epsilon": 1.0}
         local = name != "auto" and cls.is_local("local-attributes")
         if local:
-            budgets = {"eps_x": 1.0 if cls.needs_features else 0.0, "eps_y": 0.5}
+            budgets = {"eps_x": 0.0 if cls.reads_labels_only({}) else 1.0, "eps_y": 0.5}
         unit = (
             "local-attributes" if local else "none" if name in ("sage", "gcn", "gat") else "undirected-edge"
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.structure import PublicEdges
+from graphveil.papers.similarity import PublicEdges
 
 BASIS = "drawn for a test"
 

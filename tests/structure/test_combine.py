@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphveil.local.structure import PublicEdges, averaging, union
-from graphveil.local.structure.public_edges import Matrix
+from graphveil._util.louvain import Matrix
+from graphveil.papers.simgat import averaging, union
+from graphveil.papers.similarity import PublicEdges
 from tests.structure.conftest import public, random_edges
 
 

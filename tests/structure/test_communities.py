@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from graphveil.core.edges.adjacency import Adjacency
-from graphveil.errors import ConfigError, UnitError
-from graphveil.local.structure import PublicEdges, communities
-from graphveil.local.structure.public_edges import undirected
-
-
-def public(adjacency: Adjacency) -> PublicEdges:
-    return PublicEdges(adjacency, basis="drawn here")
+from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
+from graphveil.errors import ConfigError, ProtectedDataError
+from graphveil.local.posterior_mixture import communities, undirected
 
 
 def cliques(count: int, size: int) -> Adjacency:
@@ -25,19 +20,19 @@ def cliques(count: int, size: int) -> Adjacency:
 
 
 def modularity(adjacency: Adjacency, found: np.ndarray, resolution: float) -> float:
-    graph = undirected(public(adjacency)).toarray()
+    graph = undirected(adjacency).toarray()
     degrees = graph.sum(axis=1)
     gain = graph - resolution * np.outer(degrees, degrees) / degrees.sum()
     return float((gain * (found[:, None] == found)).sum())
 
 
 def test_cliques_in_a_ring_are_communities() -> None:
-    found = communities(public(cliques(6, 5)))
+    found = communities(cliques(6, 5))
     assert found.tolist() == np.repeat(np.arange(6), 5).tolist()
 
 
 def test_a_low_resolution_joins_them() -> None:
-    few = communities(public(cliques(12, 4)), resolution=0.05)
+    few = communities(cliques(12, 4), resolution=0.05)
     assert 1 <= len(set(few.tolist())) < 12
 
 
@@ -45,7 +40,7 @@ def test_a_low_resolution_joins_them() -> None:
 def test_modularity_is_higher_than_of_single_nodes_or_one_community(resolution: float) -> None:
     ends = np.random.default_rng(0).integers(60, size=(2, 200))
     adjacency = Adjacency.from_edges(ends[0], ends[1], num_nodes=60, directed=True)
-    found = communities(public(adjacency), resolution=resolution)
+    found = communities(adjacency, resolution=resolution)
     own = modularity(adjacency, found, resolution)
     assert own >= modularity(adjacency, np.arange(60), resolution)
     assert own >= modularity(adjacency, np.zeros(60), resolution)
@@ -53,18 +48,18 @@ def test_modularity_is_higher_than_of_single_nodes_or_one_community(resolution: 
 
 
 def test_it_is_found_again_and_is_the_same() -> None:
-    edges = public(cliques(3, 4))
+    edges = cliques(3, 4)
     assert communities(edges) is communities(edges)
-    assert communities(edges).tolist() == communities(public(cliques(3, 4))).tolist()
+    assert communities(edges).tolist() == communities(cliques(3, 4)).tolist()
 
 
 def test_nodes_without_edges_are_alone() -> None:
     no_edges = Adjacency.from_edges([], [], num_nodes=3, directed=False)
-    assert communities(public(no_edges)).tolist() == [0, 1, 2]
+    assert communities(no_edges).tolist() == [0, 1, 2]
 
 
 def test_communities_reject_private_edges() -> None:
-    with pytest.raises(UnitError, match="needs PublicEdges, not Adjacency"):
-        communities(cliques(3, 4))  # type: ignore[arg-type]
+    with pytest.raises(ProtectedDataError):
+        communities(ProtectedEdges(cliques(3, 4), "undirected-edge"))
     with pytest.raises(ConfigError, match="resolution="):
-        communities(public(cliques(3, 4)), resolution=0)
+        communities(cliques(3, 4), resolution=0)

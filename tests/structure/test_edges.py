@@ -11,7 +11,7 @@ from graphveil.data import Graph
 from graphveil.errors import UnitError
 from graphveil.estimators.gap import GAP
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.structure import SIMILARITIES, PublicEdges
+from graphveil.papers.similarity import SIMILARITIES, PublicEdges
 from tests.structure.conftest import BASIS
 
 PATH = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)

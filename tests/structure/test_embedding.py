@@ -5,8 +5,16 @@ import pytest
 
 from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
-from graphveil.local.structure.similarity import RandomWalk, logarithms, nearest
+from graphveil.papers.similarity import (
+    DeepWalk,
+    Embedding,
+    Factorized,
+    Node2Vec,
+    PublicEdges,
+    RandomWalk,
+    logarithms,
+    nearest,
+)
 from tests.structure.conftest import random_edges
 
 SHORT = {"dim": 8, "walks": 20, "length": 12, "window": 3, "top": 3}

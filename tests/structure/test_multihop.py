@@ -5,7 +5,7 @@ import pytest
 
 from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.local.structure import MultiHop, PublicEdges
+from graphveil.papers.similarity import MultiHop, PublicEdges
 from tests.structure.conftest import public, random_edges
 
 STREAMS = PublicStreams(0)

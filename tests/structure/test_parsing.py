@@ -3,7 +3,7 @@
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.local.structure import SIMILARITIES, MultiHop, Node2Vec, parse_similarity
+from graphveil.papers.similarity import SIMILARITIES, MultiHop, Node2Vec, parse_similarity
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

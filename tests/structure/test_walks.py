@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil.local.structure import PublicEdges
-from graphveil.local.structure.similarity import ENDED, RandomWalk
+from graphveil.papers.similarity import ENDED, PublicEdges, RandomWalk
 from tests.structure.conftest import public, random_edges
 
 

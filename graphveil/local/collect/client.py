@@ -25,7 +25,7 @@ from graphveil.local.collect.protocol import CollectionProtocol
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.features import LDPReports
 from graphveil.mechanisms.labels import MISSING, LocalHashing
-from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.multi_bit import MultiBit
 
 MAX_EPS = 8.0  # per record; see docs/decisions/015-untrusted-protocols.md
 SECRET_BYTES = 32

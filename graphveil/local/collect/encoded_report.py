@@ -31,7 +31,7 @@ from graphveil.errors import ConfigError, LDPReportError
 from graphveil.local.collect.protocol import DIGEST_BYTES, CollectionProtocol
 from graphveil.mechanisms.features import LDPReports, Single
 from graphveil.mechanisms.labels import LabelRR, LocalHashing
-from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.multi_bit import MultiBit
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
 TAG_BYTES = 16

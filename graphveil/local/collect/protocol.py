@@ -3,9 +3,10 @@
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from graphveil.errors import ConfigError, LDPReportError
 from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement
 from graphveil.mechanisms.feature_rr import FeatureRR
 from graphveil.mechanisms.features import Bounds, EvenAllocation, WeightedAllocation
-from graphveil.mechanisms.labels import LabelRR, LocalHashing, SubsetSelection
-from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.labels import LABELS, LabelLaw, LabelRR, LocalHashing
+from graphveil.mechanisms.multi_bit import MultiBit
 
 if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
 MAX_TEXT = 1 << 20  # characters of a protocol's JSON: about forty thousand weights or names
-LabelLaw = LabelRR | SubsetSelection | LocalHashing
-LABELS: dict[str | None, type[LabelLaw]] = {  # by name in the JSON; randomized response has no name
-    None: LabelRR,
-    "subset": SubsetSelection,
-    "hashing": LocalHashing,
-}
+FeatureLaw = MultiBit | FeatureRR
+Part = Literal["features", "label"]
 UNPROTECTED_PROBABILITY = 0.99  # unchanged with this probability is unprotected, for any epsilon
 SHOWN = 20  # maximum number of listed features
 _MAX_TABLES = 1 << 20  # probabilities that a client computes before it can report
@@ -115,18 +112,8 @@ class CollectionProtocol:
         >>> CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3)).guarantee.epsilon
         1.0
         """
-        from graphveil.core.events import LocalReport, compose  # no client needs it
-        from graphveil.core.unit import LocalAttributes  # no client needs it
-        from graphveil.privacy import Guarantee  # no client needs it
-
-        features, label = self.claims
-        parts = []
-        if self.features is not None:
-            parts.append(LocalReport("features", features.epsilon, features.delta))
-        if self.label is not None:
-            parts.append(LocalReport("label", label.epsilon, label.delta))
-        delta = features.delta + label.delta
-        return Guarantee.from_event(LocalAttributes(), compose(*parts), delta=delta, releases=1)
+        parts: dict[Part, FeatureLaw | LabelLaw | None] = {"features": self.features, "label": self.label}
+        return report_guarantee({part: law.claim for part, law in parts.items() if law is not None})
 
     @property
     def kept(self) -> tuple[Floats, float]:
@@ -215,8 +202,8 @@ class CollectionProtocol:
                 "classes": self.label.classes,
                 **({"names": list(self.class_names)} if self.class_names else {}),
             }
-            name = next(name for name, kind in LABELS.items() if isinstance(self.label, kind))
-            label |= {} if name is None else {"mechanism": name}
+            if not isinstance(self.label, LabelRR):  # randomized response has no name
+                label["mechanism"] = self.label.name
         parts = {"format": FORMAT, "purpose": self.purpose, "features": features, "label": label}
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
@@ -266,6 +253,17 @@ class CollectionProtocol:
                 "The protocol is not in canonical form, so its text was changed. Use the original file."
             )
         return protocol
+
+
+def report_guarantee(claims: Mapping[Part, LocalDPClaim], **given: Any) -> "Guarantee":
+    """Return the guarantee of one LDP report with these parts; ``given`` is for ``Guarantee.from_event``."""
+    from graphveil.core.events import LocalReport, compose  # no client needs it
+    from graphveil.core.unit import LocalAttributes
+    from graphveil.privacy import Guarantee
+
+    reports = [LocalReport(part, claim.epsilon, claim.delta) for part, claim in claims.items()]
+    delta = sum(claim.delta for claim in claims.values())
+    return Guarantee.from_event(LocalAttributes(), compose(*reports), delta=delta, releases=1, **given)
 
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
@@ -323,7 +321,7 @@ def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | Weight
 
 
 def _label(given: Json) -> LabelLaw:
-    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)
+    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", LabelRR.name)
     if mechanism not in LABELS:
         raise LDPReportError(
             "The protocol uses a mechanism that this version does not support. Update graphveil."

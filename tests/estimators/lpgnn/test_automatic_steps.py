@@ -9,7 +9,7 @@ import torch
 import graphveil as gv
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.local.network_learner import CANDIDATE_STEPS
+from graphveil.local.lpgnn import CANDIDATE_STEPS
 from tests.estimators.conftest import CLASSES, NODES, grouped
 
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "unsafe_noise_seed": 1, "epochs": 8}

@@ -23,7 +23,6 @@ from graphveil.local.posterior_mixture import (
     without_labels,
 )
 from graphveil.local.randomized_records import UNKNOWN
-from graphveil.local.structure import PublicEdges
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
 from tests.estimators.conftest import grouped
 
@@ -32,7 +31,7 @@ HOMOPHILY_LEVELS = 0.7
 
 
 def pairs(adjacency: Adjacency) -> DirectedPairs:
-    return DirectedPairs.from_edges(PublicEdges(adjacency, basis="drawn here"))
+    return DirectedPairs.from_edges(adjacency)
 
 
 def test_beliefs_on_a_tree_are_exact_marginals() -> None:

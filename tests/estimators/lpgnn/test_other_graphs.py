@@ -11,7 +11,7 @@ import graphveil as gv
 from graphveil.core.events import LocalReport, compose
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference import ASSERTED_NODES
-from graphveil.local.network_learner import CachedReports
+from graphveil.local.local_method import CachedReports
 from graphveil.local.randomized_records import RandomizedRecords
 from graphveil.propagation import KProp
 

@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
 from graphveil.local.noisy_labels import class_shares
 from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features, label_report_nodes
-from graphveil.local.report_config import FeatureReportConfig, feature_row
+from graphveil.local.report_config import ReportConfig, feature_row
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from tests.estimators.conftest import CLASSES, FEATURES, grouped
 
@@ -53,7 +53,7 @@ def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
 
 
 def test_the_row_of_a_release_has_the_worst_noise_of_any_value() -> None:
-    law = FeatureReportConfig(name="three-outputs", epsilon=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
+    law = ReportConfig(features="three-outputs", eps_x=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
     features = feature_row(law)
     grid = law.variance(np.linspace(0, 10, 20_001)[:, None])
     assert features.noise_std == [pytest.approx(math.sqrt(grid.max()), rel=1e-6)]

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from graphveil.local.network_learner import PAPER_SETTINGS
+from graphveil.local.lpgnn import PAPER_SETTINGS
 from graphveil.papers.as_published.target import Axis, Keywords, ReproductionTarget, TargetLine
 
 SOURCE = "HeteroRR"

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ from scipy.sparse.linalg import svds
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
 from graphveil._util.louvain import Matrix
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import PublicStreams
-from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.local.structure.public_edges import PublicEdges, require_public_edges
+from graphveil.core.unit import LocalAttributes
+from graphveil.errors import ConfigError, MissingDependencyError, UnitError
+from graphveil.privacy import Guarantee
 
 Vectors = npt.NDArray[np.float32]
 Nodes = npt.NDArray[np.int32]
@@ -32,6 +34,92 @@ _NO_GENSIM = (
     "Walks are embedded by gensim, which is not installed. Run pip install 'graphveil[simgat]', or use "
     "similarity='multihop' or 'factorized'."
 )
+
+
+# -- public edges ----
+
+
+@dataclass(frozen=True)
+class PublicEdges:
+    """Edges together with the reason why they are public.
+
+    Similarities read all edges without noise and without spending privacy budget. Therefore the functions of
+    this package do not accept an ``Adjacency``, which may be private. Edges are public if the privacy unit
+    does not protect them, or if a private mechanism released them (``released``).
+
+    Args:
+        adjacency: The in-edges.
+        basis: Why they are public, for guarantees and reports.
+
+    Raises:
+        UnitError: The basis is empty, or ``adjacency`` is not an ``Adjacency``.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> PublicEdges(path, basis="unit 'local-attributes' leaves edges public")
+    PublicEdges(nodes=3, basis="unit 'local-attributes' leaves edges public")
+    """
+
+    adjacency: Adjacency
+    basis: str
+
+    def __post_init__(self) -> None:
+        """Check that a reason is given."""
+        if not isinstance(self.adjacency, Adjacency):
+            raise UnitError("Public edges must be made from an Adjacency, for example graph.adjacency.")
+        if not self.basis.strip():
+            raise UnitError(
+                'basis= is missing. State why the edges are public, for example basis="unit '
+                "'local-attributes' leaves them public\"."
+            )
+
+    @classmethod
+    def released(cls, adjacency: Adjacency, guarantee: Guarantee) -> Self:
+        """Return the edges of a released graph, as post-processing of a release with a valid guarantee.
+
+        Raises:
+            UnitError: The guarantee is invalid, or does not protect edges.
+        """
+        if not guarantee.valid:
+            raise UnitError(
+                "The graph was released without a valid guarantee, so results computed from it have "
+                "none. Release it in strict mode and without a fixed noise seed."
+            )
+        if guarantee.unit == LocalAttributes.name:
+            raise UnitError(
+                f"A guarantee of unit {guarantee.unit!r} does not cover edges. Pass the guarantee of the "
+                "released graph, or PublicEdges(adjacency, basis=...) if its edges are public."
+            )
+        return cls(adjacency, basis=f"released under unit {guarantee.unit!r}")
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return self.adjacency.num_nodes
+
+    def matrix(self) -> Matrix:
+        """Return A as a float64 ``csr_array``: A[v, u] = 1 for every edge u -> v."""
+        indptr, indices = self.adjacency.indptr.numpy(), self.adjacency.indices.numpy()
+        shape = (self.num_nodes, self.num_nodes)
+        return sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=shape)
+
+    def __repr__(self) -> str:
+        """Show public sizes and the reason."""
+        return f"PublicEdges(nodes={self.num_nodes}, basis={self.basis!r})"
+
+
+def require_public_edges(edges: object) -> PublicEdges:
+    """Return public edges, and reject any other type.
+
+    Raises:
+        UnitError: The edges are not known to be public.
+    """
+    if isinstance(edges, PublicEdges):
+        return edges
+    raise UnitError(
+        "similarity reads every edge without noise, so it needs PublicEdges, not "
+        f"{type(edges).__name__}. Release private edges first and pass PublicEdges.released, or "
+        "wrap edges that no unit protects as PublicEdges(adjacency, basis=...)."
+    )
 
 
 # -- random walks ----
