@@ -33,12 +33,6 @@ def ldp_statement(
 ) -> str:
     """Return the guarantee summary.
 
-    Args:
-        features: Budgets of all LDP reports on a record's features.
-        label: Budgets of all LDP reports on its label.
-        delta: Deltas of all of them.
-        on_clients: Whether only the clients ever held the raw data; None if only LDP reports arrived.
-
     >>> print(ldp_statement([1.0], [0.5])[:106])
     Each node's features are randomized on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
     """

@@ -104,11 +104,7 @@ class EvidenceChoice(LocalMethod):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "ChosenOnReports":
-        """Return the averaged models, without reports, which are not stored with a model.
-
-        Raises:
-            ArtifactError: If the stored weights are not those of the options.
-        """
+        """Return the averaged models, without reports, which are not stored with a model."""
         _, evidence, rest = read_choice(state, len(self.options))
         weights = rest.pop(_WEIGHTS)
         if weights.shape != (len(self.options),) or not bool((weights > 0).any()):
@@ -243,10 +239,6 @@ def stacking_weights(ratios: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
     not lose its weight. If the average is not more likely than the best option by more than one standard
     error, only the options are averaged that are at most two standard errors below the best one. Standard
     errors are those of paired differences.
-
-    Args:
-        ratios: Likelihood of each held-out report by each option, relative to a uniform report, (reports, K).
-        shares: The same by class shares, (reports).
 
     >>> ratios = torch.tensor([[1.5, 0.5], [1.4, 0.6], [1.6, 0.4], [1.5, 0.7]])
     >>> stacking_weights(ratios, torch.ones(4))[0]

@@ -157,11 +157,7 @@ class TrainedLabelPosterior(TrainedOnReports):
     version: "ReferenceType[AdjacencyVersion] | None"
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict the fitted graph or a graph that has grown from it, without spending privacy budget.
-
-        Raises:
-            ConfigError: No node of this graph has reported a label.
-        """
+        """Predict the fitted graph or a graph that has grown from it, without spending privacy budget."""
         if self.reports is None or not self.is_fitted_on(view):
             raise ConfigError(
                 f"{self.method.name} predicts a class from labels reported by nearby nodes, but no node "

@@ -365,11 +365,7 @@ class CollectionRequest:
 def collection_requests(
     prediction_state: PredictionState, graph: Graph, options: PredictionOptions
 ) -> Sequence[PredictionRequest]:
-    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report.
-
-    Raises:
-        ConfigError: The model was fitted to LDP reports, or ``assume_disjoint_nodes`` is contradicted.
-    """
+    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report."""
     fitted = prediction_state.fitted
     if not isinstance(fitted.method, LocalMethod):
         return graph_requests(prediction_state, graph, options)

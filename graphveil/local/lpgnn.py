@@ -466,11 +466,7 @@ class TrainedLpgnn(TrainedOnReports):
         return True
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict another graph from exact features and no labels, if the unit is ``none``.
-
-        Raises:
-            ConfigError: The unit is ``local-attributes``; use ``collect``.
-        """
+        """Predict another graph from exact features and no labels, if the unit is ``none``."""
         if self.method.privacy_config.protects:
             raise ConfigError(
                 "The nodes of another graph must send LDP reports before the model can predict them."
@@ -482,14 +478,7 @@ class TrainedLpgnn(TrainedOnReports):
     def collect(
         self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
     ) -> CachedReports:
-        """Randomize the features of nodes without stored reports, charge the ledger, and predict the graph.
-
-        Args:
-            view: Graph to predict.
-            before: Stored reports of its first nodes; all other nodes report now.
-            session: Ledger and guarantee of the collection.
-            collection_index: Number of this collection, so that its noise is independent of others.
-        """
+        """Randomize the features of nodes without stored reports, charge the ledger, and predict the graph."""
         propagation = self.method.propagation.along(view, session)  # before its nodes are charged
         first = 0 if before is None else len(before.records.labels)
         own = rows(view.x, torch.arange(first, view.num_nodes))

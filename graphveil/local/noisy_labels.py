@@ -178,19 +178,7 @@ def fit_noisy_labels(
     select: Select = "paper",
     on_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> list[EpochRecord]:
-    """Train full-batch; leave the network in evaluation mode with the parameters of the best epoch.
-
-    Args:
-        network: Network that is bound to its edges.
-        inputs: Inputs of the network.
-        noisy: Labels and the parameters of their noise.
-        schedule: Epochs, learning rate, weight decay.
-        select: How ``EpochScore`` selects the best epoch.
-        on_epoch: Called after each epoch.
-
-    Returns:
-        One record per epoch; accuracies are on randomized labels.
-    """
+    """Train full-batch; leave the network in evaluation mode with the parameters of the best epoch."""
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     targets, history = noisy.targets(), list[EpochRecord]()
     kept: EpochScore | None = None
@@ -236,10 +224,6 @@ def calibrated_log_likelihood(ratios: Tensor, baseline: Tensor | float = 1.0) ->
     Predictions are mixed with a baseline. The share of the mixture maximizes the likelihood, so that an
     overconfident prediction is not worse than the baseline.
 
-    Args:
-        ratios: Likelihood of each report by the predictions, relative to a uniform report.
-        baseline: The same by the baseline; 1 for uniform predictions.
-
     >>> calibrated_log_likelihood(torch.tensor([2.0, 2.0, 0.0])).sum() > 0
     tensor(True)
     """
@@ -270,13 +254,6 @@ def log_posterior(
     theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that has the same class with probability h.
     The prior agrees with the reports of neighbors with probability q + (p - q) h, which gives h. f is T^-1
     times the shares of reported labels.
-
-    Args:
-        noisy: Reported labels.
-        transition: T (C, C).
-        adjacency: Public edges.
-        steps: K.
-        shares: f; estimated from the reported labels if None.
 
     Privacy:
         Reads: LDP reports and public edges. Charges: nothing (post-processing).
@@ -366,10 +343,6 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
     is that a class is reported equally often where the neighbors clearly have another class. g and a are
     maximum likelihood estimates (expectation maximization, iterative scaling). Errors are from the observed
     information.
-
-    Args:
-        noisy: Reported labels.
-        predicted: P (N, C), predictions for reporting nodes from labels of other nodes.
     """
     has_label = known(noisy.labels)
     likely, before = noisy.likelihood[has_label].double(), predicted[has_label].double().clamp(min=_TINY)

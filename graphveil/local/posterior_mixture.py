@@ -102,13 +102,6 @@ def belief_propagation(
     b_{u\\v} excludes the message from v. The field accounts for classes with more edges, where an edge is
     weaker evidence. Without it, all nodes converge to the largest class, because at small budgets the
     messages of neighbors outweigh a node's own label.
-
-    Args:
-        evidence: Log of prior times likelihood, float32 (N, C).
-        pairs: Public edges.
-        homophily: h, between 1/C and 1.
-        start: Probabilities (N, C) of the first messages.
-        rounds: Number of message-passing rounds.
     """
     classes = evidence.shape[1]
     inside, outside = homophily * classes, (1 - homophily) * classes / (classes - 1)
@@ -280,14 +273,6 @@ def mixed_posterior(
     (``poisoning_estimate``). If there are any, they are removed from the class shares, and the candidates are
     computed again.
 
-    Args:
-        noisy: Reported labels.
-        transition: T (C, C).
-        edge_context: Public edges.
-        generator: Randomness that assigns nodes to folds.
-        names: Names in ``CANDIDATE_POSTERIORS`` to mix.
-        robust: Whether to correct for malicious clients (poisoning).
-
     Privacy:
         Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
@@ -350,12 +335,6 @@ def choose_prediction_rule(
     percentage point of accuracy is only a few nats, and the posterior has no network that noise can train
     badly. A product counts evidence twice that both use; held-out reports show this. A rule that gains at
     most two nats over class shares has found nothing in the graph, and class shares are the prediction.
-
-    Args:
-        network: Probabilities (N, C); those of each fold are from a network that was trained without it.
-        found: The posterior.
-        noisy: Reported labels.
-        shares: Class shares. If given, each prediction is calibrated first, by a mixture with them.
     """
     labeled, log_evidence = known(noisy.labels), dict[PredictionRule, Tensor]()
     if not bool(labeled.any()):
@@ -400,10 +379,6 @@ def candidate_posteriors(
 
 def mixture_weights(likely: Tensor, rounds: int = 200) -> Tensor:
     """Return the maximum likelihood weights (K) of a mixture, by expectation maximization.
-
-    Args:
-        likely: Likelihood of each node's report under each candidate, (nodes, K).
-        rounds: Number of iterations.
 
     >>> mixture_weights(torch.tensor([[0.9, 0.1]] * 50)).round(decimals=2)
     tensor([0.9900, 0.0100])

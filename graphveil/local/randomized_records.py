@@ -67,27 +67,14 @@ class Randomizer:
         return (view.y,) if self.mechanism is None else (view.y, view.x)
 
     def __call__(self, reporting: Tensor, seed: int | None, y: Tensor, x: Features | None = None) -> State:
-        """Return the LDP reports of all nodes as tensors.
-
-        Args:
-            reporting: Which nodes report a label, bool (N).
-            seed: Makes the noise reproducible; None to use the randomness of the operating system.
-            y: Labels.
-            x: Features, one row per node; None if no features are reported.
-        """
+        """Return the LDP reports of all nodes as tensors."""
         noise = LocalNoise(seed)
         labels, nodes = self.label.missing_reports(len(y)), np.flatnonzero(reporting.numpy())
         labels[nodes] = self.label.perturb(y.numpy()[nodes], stream=noise.stream("labels"), rows=nodes)
         return self._report_tensors(labels, x, noise, "features")
 
     def randomize_features_only(self, seed: int | None, collection_index: int, x: Features) -> State:
-        """Return the randomized features of nodes that report no label.
-
-        Args:
-            seed: Makes the noise reproducible; None to use the randomness of the operating system.
-            collection_index: Number of this collection, so that its noise is independent of others.
-            x: Features, one row per node.
-        """
+        """Return the randomized features of nodes that report no label."""
         return self._report_tensors(
             self.label.missing_reports(x.shape[0]),
             x,
@@ -248,7 +235,6 @@ def scaled(x: Features, how: Scaling) -> Features:
 
 
 def _inverse(width: Tensor) -> Tensor:
-    """Return 1 / width, 0 for 0."""
     return torch.where(width > 0, 1 / width.clamp(min=torch.finfo(torch.float32).tiny), 0.0)
 
 
@@ -267,14 +253,6 @@ def collect_reports(
     report_file: ReportFile | None = None,
 ) -> State:
     """Charge a collection and return its reports, or return those of an interrupted fit; see ``collect``.
-
-    Args:
-        view: The reporting nodes.
-        session: Names the ledger; the default is that of all nodes of the graph.
-        entry: Returns the ledger entry for a release id.
-        randomize: Randomizes the parts of the records.
-        records: Parts of the records, as handles if they are protected.
-        report_file: File of the reports.
 
     Privacy:
         Unit: that of ``entry``. Reads: node records, through ``randomize``. Charges: ``entry``, once.

@@ -131,7 +131,7 @@ def feature_row(mechanism: FeatureMechanism) -> QueryRow:
 def label_row(label: LabelMechanism) -> QueryRow:
     """Return the table row that describes the label report of each node.
 
-    >>> label_row(SubsetSelection(epsilon=1.0, classes=7)).words
+    >>> label_row(LABELS["subset"](epsilon=1.0, classes=7)).words
     '2 of 7 classes said, its own among them with probability 0.5209'
     """
     if math.isinf(label.epsilon):

@@ -25,9 +25,6 @@ def shares(values: npt.ArrayLike) -> Floats:
     The values are z - zhat for the sensitivity (zhat: the features with sensitive ones masked), or SHAP
     values for the importance.
 
-    Raises:
-        ConfigError: If the values are not finite numbers of shape (records, dim) or (dim,).
-
     >>> shares([[1.0, -3.0], [0.0, 0.0]]).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
     """

@@ -190,11 +190,6 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
     With ``max_union_degree`` a node keeps its own in-neighbors and gets further ones up to that number. Those
     of more similar nodes are first, then lower node numbers. With S = 0 the graph is unchanged.
 
-    Args:
-        edges: A.
-        similar: S (N, N); its values are not used.
-        max_union_degree: Degree above which nothing is added; None for no limit.
-
     >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
     >>> similar = sparse.csr_array(([1.0], ([0], [2])), shape=(4, 4))
     >>> union(PublicEdges(path, basis="drawn here"), similar).indices[:2]

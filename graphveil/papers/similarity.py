@@ -51,9 +51,6 @@ class PublicEdges:
         adjacency: The in-edges.
         basis: Why they are public, for guarantees and reports.
 
-    Raises:
-        UnitError: The basis is empty, or ``adjacency`` is not an ``Adjacency``.
-
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> PublicEdges(path, basis="unit 'local-attributes' leaves edges public")
     PublicEdges(nodes=3, basis="unit 'local-attributes' leaves edges public")
@@ -74,11 +71,7 @@ class PublicEdges:
 
     @classmethod
     def released(cls, adjacency: Adjacency, guarantee: Guarantee) -> Self:
-        """Return the edges of a released graph, as post-processing of a release with a valid guarantee.
-
-        Raises:
-            UnitError: The guarantee is invalid, or does not protect edges.
-        """
+        """Return the edges of a released graph, as post-processing of a release with a valid guarantee."""
         if not guarantee.valid:
             raise UnitError(
                 "The graph was released without a valid guarantee, so results computed from it have "
@@ -108,11 +101,7 @@ class PublicEdges:
 
 
 def require_public_edges(edges: object) -> PublicEdges:
-    """Return public edges, and reject any other type.
-
-    Raises:
-        UnitError: The edges are not known to be public.
-    """
+    """Return public edges, and reject any other type."""
     if isinstance(edges, PublicEdges):
         return edges
     raise UnitError(
@@ -207,18 +196,6 @@ def skip_gram(
     """Return a vector per node that predicts nearby nodes on walks (Perozzi et al., KDD 2014).
 
     Uses one worker, so that results are bit-identical for a given seed.
-
-    Args:
-        paths: Walks, int32 (walks, length), padded with -1.
-        num_nodes: N.
-        dim: Length of the vectors.
-        window: Maximum distance of two nearby nodes on a walk.
-        epochs: Passes over the walks.
-        negative: Negative samples per pair, or 0 for hierarchical softmax.
-        seed: A public number.
-
-    Raises:
-        MissingDependencyError: gensim is not installed.
     """
     try:
         from gensim.models import Word2Vec
@@ -256,11 +233,7 @@ class Sentences:
 
 
 def check_gensim() -> None:
-    """Require gensim, without importing it, which takes seconds.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Require gensim, without importing it, which takes seconds."""
     if find_spec("gensim") is None:
         raise MissingDependencyError(_NO_GENSIM)
 
@@ -304,11 +277,6 @@ def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
 
     A row of zeros has no similar rows. Cosines are computed for one block of rows at a time.
 
-    Args:
-        vectors: float32 (N, d).
-        top: Maximum number per row, or None for all.
-        above: Threshold of the cosine.
-
     >>> vectors = np.array([[1, 0], [2, 0], [1, 1], [0, 0]], dtype=np.float32)
     >>> nearest(vectors, top=1, above=0.0).toarray().round(2)
     array([[0.  , 1.  , 0.  , 0.  ],
@@ -345,25 +313,10 @@ class StructuralSimilarity(Protocol):
     """
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
-        """Return S as a float32 ``csr_array`` (N, N): similarities above 0, ascending columns, no diagonal.
-
-        Args:
-            edges: Public edges.
-            streams: Public randomness; the same seed gives the same S.
-
-        Returns:
-            The matrix S.
-
-        Raises:
-            UnitError: The edges are not known to be public.
-        """
+        """Return S as a float32 ``csr_array`` (N, N): similarities above 0, ascending columns, no diagonal."""
 
     def check_installed(self) -> None:
-        """Reject a similarity whose optional package is missing, without importing it.
-
-        Raises:
-            MissingDependencyError: An optional package is missing.
-        """
+        """Reject a similarity whose optional package is missing, without importing it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,9 +336,6 @@ class MultiHop:
         delta: Share of walks above which an end is similar.
         transition: Whether walks are weighted by their probability.
         drop_self: Whether walks that return (T_ii) are excluded before rows are normalized.
-
-    Raises:
-        ConfigError: A parameter is outside its range, or there are too many walks to count.
 
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -497,7 +447,6 @@ class Embedding(ABC):
             )
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
-        """Return S."""
         vectors = self.vectors(require_public_edges(edges), streams=streams)
         return _as_similarity(nearest(vectors, top=self.top, above=self.above))
 
@@ -538,11 +487,7 @@ class WalkSettings:
         checks.integer_at_least(0, negative=self.negative)
 
     def check_installed(self) -> None:
-        """Require gensim before walks are drawn.
-
-        Raises:
-            MissingDependencyError: gensim is not installed.
-        """
+        """Require gensim before walks are drawn."""
         check_gensim()
 
     def paths(self, walk: RandomWalk, edges: PublicEdges, streams: PublicStreams) -> Nodes:
@@ -575,10 +520,6 @@ class DeepWalk(WalkSettings, Embedding):
     Args:
         dim, window, top, above: See ``Embedding``.
         walks, length, epochs, negative: See ``WalkSettings``.
-
-    Raises:
-        ConfigError: A parameter is outside its range.
-        MissingDependencyError: gensim is not installed.
     """
 
     def __post_init__(self) -> None:
@@ -600,10 +541,6 @@ class Node2Vec(WalkSettings, Embedding):
         walks, length, epochs, negative: See ``WalkSettings``.
         p: Return parameter: larger values make it less likely that a walk returns at once.
         q: In-out parameter: above 1 walks stay near their previous node; below 1 they move away.
-
-    Raises:
-        ConfigError: A parameter is outside its range.
-        MissingDependencyError: gensim is not installed.
     """
 
     p: float = 1.0
@@ -631,9 +568,6 @@ class Factorized(Embedding):
     Args:
         dim, window, top, above: See ``Embedding``; ``dim`` is below the number of nodes.
         negative: b, at least 1. Larger values make the matrix sparser.
-
-    Raises:
-        ConfigError: A parameter is outside its range.
     """
 
     window: int = 5
@@ -668,9 +602,6 @@ def parse_similarity(text: str) -> StructuralSimilarity:
     MultiHop(n=3, delta=0.02, transition=True, drop_self=False)
     >>> parse_similarity("node2vec").q
     0.5
-
-    Raises:
-        ConfigError: There is no similarity of this name, or it does not have these parameters.
     """
     name = parse_name(text)
     if name not in SIMILARITIES:

@@ -63,9 +63,6 @@ class ProtocolBuilder:
     def protocol(self) -> "CollectionProtocol":
         """Return the collection protocol.
 
-        Raises:
-            ConfigError: A flag is missing, contradicts another, or has a value outside its range.
-
         >>> given = {"columns": "age, height", "high": "120,2.5", "classes": "red,blue"}
         >>> protocol = ProtocolBuilder(eps_x=1.0, eps_y=2.0, **given).protocol()
         >>> protocol.features.bounds.high, protocol.columns, protocol.class_names
@@ -151,11 +148,6 @@ def receive_on_edges(
 
     Nodes are numbered by first occurrence of their ids: in the LDP reports, then in the edges, then in the
     table of public features. A node without an LDP report is included without values.
-
-    Raises:
-        ConfigError: A protocol without features comes without public ones, or one with features has them.
-        GraphError: A file or column is missing or unusable, there are no rows, ids are of different types or
-            repeated, or a node has no public features.
     """
     import pyarrow as pa
 

@@ -289,11 +289,7 @@ def client_secret(path: Path | None = None) -> bytes:
 
 
 def checked_secret(secret: bytes) -> bytes:
-    """Return a secret of the right size.
-
-    Raises:
-        ConfigError: It has another type or size.
-    """
+    """Return a secret of the right size."""
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
         raise ConfigError(
             f"A client secret must have {SECRET_BYTES} random bytes. Create one with client_secret()."

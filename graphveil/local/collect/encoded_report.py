@@ -264,11 +264,7 @@ def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integer
 
 
 def node_text(node: Node) -> bytes:
-    """Return a node's id as bytes.
-
-    Raises:
-        ConfigError: It is neither text nor a whole number.
-    """
+    """Return a node's id as bytes."""
     if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
         raise ConfigError("A node id must be text or an integer.")
     try:

@@ -53,9 +53,6 @@ class ClientRecords:
         Rows are sorted by id. The order of the private table could reveal information, such as one sorted by
         a private value.
 
-        Raises:
-            BudgetError, ConfigError, GraphError: See ``randomize_records``.
-
         Privacy:
             Unit: each node record (LDP). Reads: the records. Charges: the budgets of ``protocol`` per record.
             The returned table is public.
@@ -109,11 +106,6 @@ def read_records(
     whose label is missing or not a class of the protocol also reports, with a random class. Excluding its row
     would reveal this fact.
 
-    Raises:
-        ConfigError: ``label`` is missing, or the protocol collects none.
-        GraphError: A file or column is missing or unusable, ids are repeated, or features are not finite
-            numbers. The number of features differs from the protocol, or no label is one of its classes.
-
     Privacy:
         Reads: the records, exactly. Charges: nothing. The result is private.
     """
@@ -156,11 +148,7 @@ def read_records(
 
 
 def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
-    """Read a table of LDP reports: the ids, and the texts.
-
-    Raises:
-        GraphError: A file or column is missing or unusable, or a row has no id.
-    """
+    """Read a table of LDP reports: the ids, and the texts."""
     import pyarrow as pa
 
     check_columns(path, [id, REPORT_COLUMN])
@@ -203,12 +191,7 @@ class CheckedReports:
         return int(self.collector.answered.sum())
 
     def check(self) -> None:
-        """Require that every LDP report was accepted.
-
-        Raises:
-            LDPReportError: At least one was rejected; names the first row, its reason, and the number of
-                them.
-        """
+        """Require that every LDP report was accepted."""
         if self.rejected:
             row, reason = next(iter(self.rejected.items()))
             raise LDPReportError(
@@ -253,14 +236,7 @@ class CheckedReports:
 def receive_reports(
     protocol: CollectionProtocol, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
 ) -> CheckedReports:
-    """Check LDP reports in order, and accept at most one per node.
-
-    Args:
-        protocol: Public parameters.
-        ids: Node id of each LDP report.
-        texts: The LDP reports.
-        others: Ids of further nodes, which may have no LDP report; of the same type.
-    """
+    """Check LDP reports in order, and accept at most one per node."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

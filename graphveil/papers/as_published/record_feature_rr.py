@@ -194,7 +194,6 @@ def _outputs(t: Floats, budgets: Floats, uniform: Floats, k: int) -> Floats:
 
 
 def _tail(step: Floats, cells: Floats) -> Floats:
-    """Return rho + ... + rho^cells."""
     flat = step == 0
     safe = np.where(flat, -1.0, step)
     return np.where(flat, cells, np.exp(safe) * np.expm1(cells * safe) / np.expm1(safe))
