@@ -313,7 +313,7 @@ class StructuralSimilarity(Protocol):
     """
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
-        """Return S as a float32 ``csr_array`` (N, N): similarities above 0, ascending columns, no diagonal."""
+        """Return S, float32 (N, N): similarities above 0, ascending columns, no diagonal."""
 
     def check_installed(self) -> None:
         """Reject a similarity whose optional package is missing, without importing it."""
