@@ -478,7 +478,7 @@ class TrainedLpgnn(TrainedOnReports):
     def collect(
         self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
     ) -> CachedReports:
-        """Randomize the features of nodes without stored reports (``before``), charge the ledger, and predict."""
+        """Randomize features of nodes without stored reports (``before``), charge them, and predict."""
         propagation = self.method.propagation.along(view, session)  # before its nodes are charged
         first = 0 if before is None else len(before.records.labels)
         own = rows(view.x, torch.arange(first, view.num_nodes))
