@@ -177,6 +177,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
     def _build_local(self) -> LocalMethod:
         """Return the collection, and the models that are fitted to its reports."""
         checks.within(0, 0.99, missing_labels=self.missing_labels)
+        given = self.method_keywords()
         models: dict[str, Estimator] = {
             "class-shares": self._label_posterior(prior="nothing"),
             "label-posterior (diffusion)": self._label_posterior(prior="diffusion"),
@@ -189,7 +190,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             kinds: dict[str, Any] = {name: METHODS[name] for name in ("lpgnn", "simgat")}
             models |= {name: kind(**shared, posterior_steps=0) for name, kind in kinds.items()}
         models["label-posterior (mixture)"] = self._label_posterior()
-        given, options = self.method_keywords(), dict[str, PosteriorMethod | NetworkMethod]()
+        options = dict[str, PosteriorMethod | NetworkMethod]()
         for name, model in models.items():
             assert isinstance(model.config, PosteriorMethod | NetworkMethod)
             options[name] = replace(model.config, **given)

@@ -447,6 +447,7 @@ class Embedding(ABC):
             )
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
+        """Return S."""
         vectors = self.vectors(require_public_edges(edges), streams=streams)
         return _as_similarity(nearest(vectors, top=self.top, above=self.above))
 
