@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from graphveil.local.collect.report_tables import CheckedReports
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
-    from graphveil.runs.charges import RunAccount
     from graphveil.papers.simgat import SimGAT
+    from graphveil.runs.charges import RunAccount
 
     LocalModel = LPGNN | SimGAT | LabelPosterior | AutoClassifier
     from graphveil.mechanisms import LocalDPClaim
