@@ -102,21 +102,12 @@ class Screen:
 
     def print_facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values before the work begins."""
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in rows:
-            grid.add_row(name, terminal(value))
         self.note(title, style="bold")
-        self.notes.print(grid, soft_wrap=False)
+        self.notes.print(_grid(rows, style="dim", no_wrap=True), soft_wrap=False)
 
     def box(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values of a result in a box."""
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in rows:
-            grid.add_row(name, terminal(value))
+        grid = _grid(rows, style="bold", no_wrap=True)
         self.results.print(Panel(grid, title=title, title_align="left", expand=False), soft_wrap=False)
 
     def table(
@@ -127,14 +118,7 @@ class Screen:
         right: Sequence[int] = (),
         spare: Sequence[int] = (),
     ) -> None:
-        """Print a table of results.
-
-        Args:
-            head: Names of the columns.
-            rows: Their cells.
-            right: Columns to align on the right.
-            spare: Columns that a narrow screen omits, in this order.
-        """
+        """Print a table of results."""
         left = list(range(len(head)))
         table = _table(head, rows, left, right)
         for column in spare:
@@ -149,12 +133,8 @@ class Screen:
         # Folded cells would be hard to compare: one block per row, its first cell, then the others by name.
         for first, *others in rows:
             self.print_line(first, style="bold")
-            grid = Table.grid(padding=(0, 2))
-            grid.add_column(style="dim", overflow="fold")
-            grid.add_column(overflow="fold")
-            for name, cell in zip(head[1:], others, strict=True):
-                grid.add_row(f"  {name}", terminal(cell))
-            self.results.print(grid, soft_wrap=False)
+            named = [(f"  {name}", cell) for name, cell in zip(head[1:], others, strict=True)]
+            self.results.print(_grid(named, style="dim", overflow="fold"), soft_wrap=False)
 
     def dry_run(self, total: "Guarantee | None") -> None:
         """Print that only the plan was requested, and its total as JSON."""
@@ -178,10 +158,19 @@ class Screen:
         return ProgressBars(self.notes)
 
 
+def _grid(rows: Sequence[tuple[str, str]], **names: Any) -> Table:
+    """Return names and values side by side; ``names`` is the style of the column of names."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(**names)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, terminal(value))
+    return grid
+
+
 def _table(
     head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], right: Sequence[int]
 ) -> Table:
-    """Return a table of some of the columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(head[column], justify="right" if column in right else "left", overflow="fold")
@@ -196,7 +185,6 @@ def _fits(table: Table, console: Console) -> bool:
 
 
 def _unfolded_width(table: Table, console: Console) -> int:
-    """Return the width at which no cell is folded."""
     return Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
 
 

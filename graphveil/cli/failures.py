@@ -140,7 +140,6 @@ def in_options(text: str, parameters: Sequence[str] = ()) -> str:
     """Return an error message in which parameters of Python are options of the command that runs.
 
     Args:
-        text: Message that names parameters as ``name=value``.
         parameters: Names of parameters that a check rejected, which are rewritten in any case.
 
     >>> in_options("k=59 must lie between 1 and 12", ["k"])
@@ -237,12 +236,7 @@ class ClosedOutput(io.TextIOBase):
 
 @contextmanager
 def report_output_failure(where: Path | None, *, again: bool = False) -> Iterator[None]:
-    """Print results; a failure to print is an error, and does not undo what was saved.
-
-    Args:
-        where: Location of the saved results, if any.
-        again: Whether --resume prints them again.
-    """
+    """Print results; a failure to print is an error, and does not undo what was saved."""
     try:
         yield
     except CommandError as error:
@@ -287,12 +281,7 @@ def explain_resume_on_failure(
 
 @contextmanager
 def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_MESSAGE) -> Iterator[None]:
-    """Let a command that ends early print what it had charged by then, and exit with 1.
-
-    Args:
-        budget: The ledger that the command charges.
-        charged: What to print if it was charged.
-    """
+    """Let a command that ends early print what it had charged by then, and exit with 1."""
     from graphveil.core.ledger import own_releases
 
     before = own_releases(budget)

@@ -1,11 +1,17 @@
-"""The help of commands: panels of options, two examples, and the parameters of a method."""
+"""Commands: their help, and the rejection of options that have no effect.
+
+The help has panels of options, two examples, and the parameters of a method. A choice on the command line (a
+method, a source of data, a privacy unit, a kind of run) declares the options that it reads, and an option
+that it does not declare is rejected. A new option of ``train`` is thus rejected by ``links`` and
+``recommender`` until it is added to their declarations below.
+"""
 
 import dataclasses
 import inspect
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -212,8 +218,6 @@ class Declaration:
     """A choice on the command line.
 
     Args:
-        words: Its name in an error message.
-        reads: Options that it reads.
         among: Options that it decides on; None for all options of the command.
     """
 
@@ -223,11 +227,7 @@ class Declaration:
 
 
 def check_options(context: Any) -> None:
-    """Reject command-line options that have no effect.
-
-    Raises:
-        ConfigError: One of them is given.
-    """
+    """Reject command-line options that have no effect."""
     given = given_options(context)
     if given:
         for choice in choices(" ".join(context.command_path.split()[1:]), context.params):
@@ -235,11 +235,7 @@ def check_options(context: Any) -> None:
 
 
 def check_choice(choice: Declaration, given: Mapping[str, str]) -> None:
-    """Reject given options, by name, that a choice does not read.
-
-    Raises:
-        ConfigError: One of them is given.
-    """
+    """Reject given options, by name, that a choice does not read."""
     decided = given.keys() if choice.among is None else given.keys() & choice.among
     unread = [given[name] for name in given if name in decided - choice.reads]
     if unread:
@@ -258,14 +254,10 @@ def given_options(context: Any) -> dict[str, str]:
     return found
 
 
-def choices(command: str, values: Values) -> Iterable[Declaration]:
+def choices(command: str, values: Values) -> Iterator[Declaration]:
     """Return the choices of a command line, which declare what they read."""
-    return _CHOICES.get(command, _no_choices)(values)
-
-
-def _no_choices(values: Values) -> Iterator[Declaration]:
-    """Return nothing: the command reads all of its options in every case."""
-    yield from ()
+    for choice in _CHOICES.get(command, ()):  # other commands read all of their options in every case
+        yield from choice(values)
 
 
 def _names(*groups: type) -> Names:
@@ -341,14 +333,12 @@ def _train(values: Values) -> Iterator[Declaration]:
     yield Declaration(f"Method {values['method']}", _of_method(values["method"], values))
     if values["method"] == "mlp":  # it is the baseline
         yield Declaration("Method mlp", frozenset(), frozenset({"baseline"}))
-    yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
 
 
 def _sweep(values: Values) -> Iterator[Declaration]:
     methods = [name.strip() for name in values["methods"].split(",")]
     words = f"Method {methods[0]}" if len(methods) == 1 else f"A sweep of {', '.join(methods)}"
     yield Declaration(words, frozenset().union(*(_of_method(name, values) for name in methods)))
-    yield from (*_of_data(values), *_of_unit(values), *_of_dry_run(values))
 
 
 def _calibrate(values: Values) -> Iterator[Declaration]:
@@ -411,13 +401,6 @@ def _attack(values: Values) -> Iterator[Declaration]:
 # -- other commands ------------------------------------------------------------------------------------------
 
 
-def _perturb(values: Values) -> Iterator[Declaration]:
-    yield from _of_edges(values)
-    yield from (*_of_unit(values), *_of_dry_run(values))
-    if values["private_fraction"] is None:
-        yield Declaration("perturb without --private-fraction", frozenset(), frozenset({"seed"}))
-
-
 def _of_edges(values: Values) -> Iterator[Declaration]:
     among = frozenset(EDGE_LIST) | {"dataset", "root"}
     if values["dataset"] is not None:
@@ -447,41 +430,37 @@ def _reproduce(values: Values) -> Iterator[Declaration]:
         yield Declaration("reproduce list", frozenset({"root", "json"}))
 
 
-def _serve(values: Values) -> Iterator[Declaration]:
-    if values["rate"] is None:
-        yield Declaration("serve without --rate", frozenset(), frozenset({"burst"}))
+def _without(words: str, option: str, *unread: str) -> Callable[[Values], Iterator[Declaration]]:
+    """Return the choice of a command without an option: some other options then have no effect."""
+
+    def choice(values: Values) -> Iterator[Declaration]:
+        if values[option] is None:
+            flag = option.replace("_", "-")
+            yield Declaration(f"{words} without --{flag}", frozenset(), frozenset(unread))
+
+    return choice
 
 
-def _protocol(values: Values) -> Iterator[Declaration]:
-    if values["eps_x"] is None:
-        features = frozenset({"low", "high", "mechanism", "theta", "set"})
-        yield Declaration("A protocol without --eps-x", frozenset(), features)
-    if values["eps_y"] is None:
-        yield Declaration("A protocol without --eps-y", frozenset(), frozenset({"label_mechanism"}))
-
-
-def _check(values: Values) -> Iterator[Declaration]:
-    if values["weight"] is None:
-        yield Declaration("check without --weight", frozenset(), frozenset({"max_weight"}))
-
-
-_CHOICES: dict[str, Callable[[Values], Iterable[Declaration]]] = {
-    "train": _train,
-    "sweep": _sweep,
-    "calibrate": _calibrate,
-    "predict": _predict,
-    "perturb": _perturb,
-    "compare": _compare,
-    "check": _check,
-    "reproduce": _reproduce,
-    "serve": _serve,
-    "ledger init": _ledger_init,
-    "collect protocol": _protocol,
+_CHOICES: dict[str, tuple[Callable[[Values], Iterator[Declaration]], ...]] = {
+    "train": (_train, _of_data, _of_unit, _of_dry_run),
+    "sweep": (_sweep, _of_data, _of_unit, _of_dry_run),
+    "calibrate": (_calibrate,),
+    "predict": (_predict,),
+    "perturb": (_of_edges, _of_unit, _of_dry_run, _without("perturb", "private_fraction", "seed")),
+    "compare": (_compare,),
+    "check": (_without("check", "weight", "max_weight"),),
+    "reproduce": (_reproduce,),
+    "serve": (_without("serve", "rate", "burst"),),
+    "ledger init": (_ledger_init,),
+    "collect protocol": (
+        _without("A protocol", "eps_x", "low", "high", "mechanism", "theta", "set"),
+        _without("A protocol", "eps_y", "label_mechanism"),
+    ),
     **dict.fromkeys(
         (
             f"attack {name}"
             for name in ("linkteller", "topology", "membership", "reconstruction", "poisoning")
         ),
-        _attack,
+        (_attack,),
     ),
 }

@@ -100,8 +100,7 @@ def list_(*, ledger: LedgerPlace = None, json: bool = False) -> None:
     screen = Screen(as_json=json)
     opened_ledger = open_ledger_or_none(ledger)
     if opened_ledger is None:
-        screen.print_line(NO_LEDGER_MESSAGE)
-        screen.emit_json({"place": default_ledger_location(), "data_sets": []})
+        _show_no_ledger(screen)
         return
     found = opened_ledger.accounts()
     bare = sorted(set(opened_ledger.names()) - {one.data_set for one in found})
@@ -339,11 +338,12 @@ def open_ledger_or_none(named: str | None) -> "Ledger | None":
     return open_ledger(named)
 
 
-def default_ledger_location() -> str:
-    """Return the default location of the user's own ledger."""
+def _show_no_ledger(screen: Screen) -> None:
+    """Print that the user's own ledger does not exist yet."""
     from graphveil.ledger.locations import default_location, file_of
 
-    return str(file_of(default_location()))
+    screen.print_line(NO_LEDGER_MESSAGE)
+    screen.emit_json({"place": str(file_of(default_location())), "data_sets": []})
 
 
 def ledger_location(named: str | None) -> str | None:
@@ -463,8 +463,7 @@ def show(
     screen = Screen(as_json=json)
     opened_ledger = open_ledger(ledger) if name is not None else open_ledger_or_none(ledger)
     if opened_ledger is None:
-        screen.print_line(NO_LEDGER_MESSAGE)
-        screen.emit_json({"place": default_ledger_location(), "data_sets": []})
+        _show_no_ledger(screen)
         return
     key = None if unit is None else unit_key(unit)
     if name is not None:

@@ -131,11 +131,7 @@ def sweep(
 
 
 def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Parse ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value.
-
-    Raises:
-        ConfigError: No ``=``, a key that no method has or that is repeated, or a value of another type.
-    """
+    """Parse ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value."""
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types

@@ -13,7 +13,8 @@ import typer
 from command import Invoke
 from typer.core import TyperOption
 
-from graphveil.cli import app, reads
+from graphveil.cli import app
+from graphveil.cli import help as help_module
 from graphveil.cli.help import Command
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
@@ -126,7 +127,7 @@ def here(invoke: Invoke) -> Path:
 def rejected(name: str, words: list[str]) -> str | None:
     """Return why an option of a command line is rejected as unread; None if all are read."""
     try:
-        reads.check_options(context(name, words))
+        help_module.check_options(context(name, words))
     except ConfigError as error:
         assert "does not use" in str(error)
         return str(error)
@@ -146,7 +147,7 @@ def test_an_option_that_a_choice_does_not_declare_is_rejected(line: str, here: P
         parsed = context(name, more)
         declared = all(
             option.name in choice.reads or (choice.among is not None and option.name not in choice.among)
-            for choice in reads.choices(name, parsed.params)
+            for choice in help_module.choices(name, parsed.params)
         )
         if declared:
             assert flag not in (rejected(name, more) or "").partition("does not use")[2], flag
@@ -161,8 +162,8 @@ def test_an_option_that_a_choice_does_not_declare_is_rejected(line: str, here: P
 
 
 def test_every_command_with_choices_is_in_the_table() -> None:
-    assert reads._CHOICES.keys() <= COMMANDS.keys()
-    assert reads._CHOICES.keys() <= {split(line)[0] for line in LINES}
+    assert help_module._CHOICES.keys() <= COMMANDS.keys()
+    assert help_module._CHOICES.keys() <= {split(line)[0] for line in LINES}
     for command in COMMANDS.values():
         assert isinstance(command, Command)  # whose invoke() checks the options
 
@@ -192,7 +193,7 @@ def test_a_new_option_is_rejected_until_a_method_declares_it() -> None:
     for method in ("links", "recommender", "gap"):
         parsed = command.commands["train"].make_context("graphveil train", [method, "--novel", "x"])
         with pytest.raises(ConfigError, match=f"^Method {method} does not use --novel. Remove it.$"):
-            reads.check_options(parsed)
+            help_module.check_options(parsed)
 
 
 @pytest.mark.parametrize(
