@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -47,11 +47,6 @@ class BlockWork(ABC):
 
 class AggregationBackend(ABC):
     """Yield destination blocks and run computations on them."""
-
-    @property
-    def first(self) -> int:
-        """The first row that is computed; rows keep their indices, and therefore their noise."""
-        return 0
 
     @property
     def yields_borrowed_memory(self) -> bool:
@@ -144,50 +139,6 @@ class DiskBackend(AggregationBackend):
             for block in blocks(adjacency, self.block_rows, first):
                 read_ahead(file, adjacency, block.stop, self.block_rows)
                 yield block
-
-
-@dataclass(frozen=True)
-class RowRange(AggregationBackend):
-    """Compute the rows from ``first_row`` on, and no others.
-
-    Rows keep their indices, so each has the same noise as in the full release.
-    """
-
-    first_row: int
-    inner: AggregationBackend = field(default_factory=InMemoryBackend)
-
-    def __post_init__(self) -> None:
-        checks.integer_at_least(0, first_row=self.first_row)
-
-    @property
-    def first(self) -> int:
-        """The first row that is computed."""
-        return self.first_row
-
-    @property
-    def yields_borrowed_memory(self) -> bool:
-        """Whether the inner backend yields borrowed memory."""
-        return self.inner.yields_borrowed_memory
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Delegate the check to the inner backend."""
-        self.inner.check(adjacency)
-
-    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield the inner backend's blocks."""
-        return self.inner.blocks(adjacency, first)
-
-    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Delegate the work to the inner backend."""
-        return self.inner.map(work, blocks)
-
-    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
-        """Delegate the work to the inner backend."""
-        return self.inner.run(work, adjacency, first)
-
-    def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
-        """Delegate to the inner backend."""
-        return self.inner.in_edges(adjacency, nodes)
 
 
 _chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)

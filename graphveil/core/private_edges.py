@@ -14,6 +14,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil._util import checks
 from graphveil._util.threads import all_threads, parallel_for
 from graphveil.core.backends import AggregationBackend, BlockWork, backend_for
 from graphveil.core.edges.adjacency import Adjacency
@@ -83,12 +84,18 @@ class CompactRows:
 class PrivateEdges:
     """Give queries access to a graph: compute on its blocks, through a backend.
 
-    ``rows`` and ``pieces`` return results that already include noise. The other methods return exact numbers
-    about the edges. These stay in the release path: the caller adds noise before anything is returned.
+    ``rows`` and ``pieces`` return results that already include noise. ``rows`` computes those from
+    ``first_row`` on. They keep their indices, so each has the same noise as in the full release. The other
+    methods return exact numbers about the edges. These stay in the release path: the caller adds noise before
+    anything is returned.
     """
 
-    def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
+    def __init__(
+        self, adjacency: Adjacency, backend: AggregationBackend | None = None, first_row: int = 0
+    ) -> None:
+        checks.integer_at_least(0, first_row=first_row)
         self._adjacency, self._backend = adjacency._unwrap(), backend_for(backend, adjacency)
+        self._first_row = first_row
         self._memory: Tensor | CompactRows | None = None
 
     def __repr__(self) -> str:
@@ -109,9 +116,9 @@ class PrivateEdges:
     def rows(self, work: BlockWork) -> Tensor:
         """Return the work's results for the blocks, stacked in node order: noisy aggregates."""
         backend = self._backend
-        count, place = self.num_nodes - backend.first, 0
+        count, place = self.num_nodes - self._first_row, 0
         out: Tensor | None = None
-        for part in backend.run(work, self._adjacency, backend.first):
+        for part in backend.run(work, self._adjacency, self._first_row):
             if len(part) == count and not backend.yields_borrowed_memory:
                 return part
             if out is None:

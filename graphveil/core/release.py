@@ -85,6 +85,7 @@ class Release:
         budget: PrivacyLedger,
         key: ReleaseKey | None = None,
         backend: AggregationBackend | None = None,
+        first_row: int = 0,
         journal: Journal | None = None,
         label: str = "rows",
     ) -> Self:
@@ -93,13 +94,14 @@ class Release:
         Args:
             key: Noise key, by default a new one; a reproducible key invalidates the guarantee.
             backend: Backend that schedules the destination blocks; it does not affect results.
+            first_row: First row that answers with a row for each node have; the noise of rows is the same.
             journal: Journal that an interrupted run resumes from; by default one in memory.
 
         Privacy:
             Unit: that of the plan. Charges: the whole plan, before any query is answered.
         """
         # Whatever can be rejected is rejected before the charge, so that a rejection spends no budget.
-        private = PrivateEdges(adjacency, backend)
+        private = PrivateEdges(adjacency, backend, first_row)
         _check_unit(plan, private)
         check_weights(plan, adjacency)
         groups = _checked_groups(plan, groups, adjacency.num_nodes)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from graphveil._util.files import load_checked, save_checked
-from graphveil.core.backends import AggregationBackend, RowRange, backend_for
+from graphveil.core.backends import AggregationBackend
 from graphveil.core.journal import FolderJournal, MemoryJournal
 from graphveil.core.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS, ReleaseKey
 from graphveil.core.ledger import PrivacyLedger, ledger_of
@@ -117,7 +117,8 @@ class Session:
             groups,
             budget=self.ledger or ledger_of(view.edge_set),
             key=seeded,
-            backend=self.backend if not first else RowRange(first, backend_for(self.backend, view.adjacency)),
+            backend=self.backend,
+            first_row=first,
             journal=MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release"),
             label=self.label,
         )

@@ -1,5 +1,6 @@
 """EdgeRR: private edges are replaced block by block of a dendrogram; public edges are kept."""
 
+import heapq
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.accounting.gaussian import check_proved_delta, require_delta
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.noise._kernels import Ints
+from graphveil.core.noise._kernels import Floats, Ints
 from graphveil.core.noise.random import PublicStreams, RowStream
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.dendrogram import (
@@ -22,7 +23,6 @@ from graphveil.core.queries.dendrogram import (
     DendrogramChain,
     TreeSearchData,
     TreeSearchQuery,
-    average_linkage,
     no_pairs,
     public_pairs,
 )
@@ -330,3 +330,70 @@ def _protected(one: Ints, other: Ints, domain: Domain) -> Ints:
     """Return the numbers of the pairs that are protected."""
     slots = domain.slots.number(np.minimum(one, other), np.maximum(one, other))
     return slots[domain.protects(slots)]
+
+
+ROUNDS = 1000  # merge rounds; a star needs one for each leaf, most graphs about two hundred in total
+
+
+def average_linkage(
+    leaves: int, one: Ints, other: Ints, rng: np.random.Generator, rounds: int = ROUNDS
+) -> Dendrogram:
+    """Return the average-linkage tree of public edges.
+
+    Two groups merge if each is the other's closest group. The closest group is the one with the largest share
+    of edges among the pairs across, p_r = e_r / N_r: the probability of the node above them in a hierarchical
+    random graph. All such pairs of groups merge in one round. Groups that no edge joins, or that remain after
+    ``ROUNDS``, merge by size, smallest first.
+
+    Privacy:
+        Reads: public edges only. Charges: nothing.
+
+    >>> tree = average_linkage(4, np.array([0, 1]), np.array([2, 3]), np.random.default_rng(0))
+    >>> bool(tree.parents[0] == tree.parents[2] != tree.parents[1])
+    True
+    """
+    parent, size = np.full(2 * leaves - 1, -1), np.ones(2 * leaves - 1, dtype=np.int64)
+    edges, made = np.ones(len(one)), leaves
+    for _ in range(rounds):
+        if not len(one):
+            break
+        merged = _mutual_nearest_pairs(edges / (size[one] * size[other]), one, other, rng)
+        above = made + np.arange(len(merged))
+        group, made = np.arange(made), made + len(merged)
+        for end in (one[merged], other[merged]):
+            parent[end], group[end] = above, above
+            size[above] += size[end]
+        size[above] -= 1
+        one, other, edges = _between(group[one], group[other], edges)
+    return Dendrogram.from_parents(_by_size(parent, size, made, rng))
+
+
+def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
+    """Return the pairs of groups that are each other's closest, with ties broken symmetrically."""
+    rank = np.empty(len(one), dtype=np.int64)
+    rank[np.lexsort((rng.random(len(one)), shares))] = np.arange(len(one))
+    closest = np.zeros(1 + max(one.max(), other.max()), dtype=np.int64)
+    for end in (one, other):
+        np.maximum.at(closest, end, rank)
+    return np.flatnonzero((closest[one] == rank) & (closest[other] == rank))
+
+
+def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return the pairs of groups with edges between them, each once, and the number of these edges."""
+    apart = one != other
+    low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
+    keys, place = np.unique(low << 32 | high, return_inverse=True)
+    many = np.bincount(place, edges[apart], minlength=len(keys)).astype(np.float64)
+    return keys >> 32, keys & 0xFFFFFFFF, many
+
+
+def _by_size(parent: Ints, size: Ints, made: int, rng: np.random.Generator) -> Ints:
+    """Merge the groups without a parent, the two smallest at a time."""
+    loose = rng.permutation(np.flatnonzero(parent[:made] < 0))
+    waiting = [(int(size[node]), place, int(node)) for place, node in enumerate(loose)]
+    heapq.heapify(waiting)
+    for node in range(made, len(parent)):
+        (few, _, left), (more, _, right) = heapq.heappop(waiting), heapq.heappop(waiting)
+        parent[[left, right]] = node
+        heapq.heappush(waiting, (few + more, node, node))
+    return parent

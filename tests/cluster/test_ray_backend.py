@@ -21,7 +21,7 @@ import graphveil as gv
 from cluster.on_ray import DeadlyRay, Kill, by_value, found
 from graphveil.cluster import backend as ray_backend
 from graphveil.cluster.backend import RayBackend
-from graphveil.core.backends import BlockWork, InMemoryBackend, RowRange
+from graphveil.core.backends import BlockWork, InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.keys import ReleaseKey
@@ -42,7 +42,7 @@ def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_p
         here = answer_of(name, InMemoryBackend())
         assert torch.equal(answer_of(name, many), here), name
     assert torch.equal(
-        answer_of("target_weighted", RowRange(9, many)), answer_of("target_weighted", InMemoryBackend())[9:]
+        answer_of("target_weighted", many, first_row=9), answer_of("target_weighted", InMemoryBackend())[9:]
     )
     graph = star(5)
     for work in works():
@@ -55,16 +55,24 @@ def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_p
     for name in ("target_weighted", "out_edges", "SigmoidCos", "counted"):
         here = _pending(name, drawn().adjacency, InMemoryBackend())
         assert torch.equal(_pending(name, on_disk, many), here), name
-        assert torch.equal(_pending(name, on_disk, RowRange(9, few)), here[9:]), name
+        assert torch.equal(_pending(name, on_disk, few, 9), here[9:]), name
     nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
     assert not list(many.run(works()[4], nothing))
 
 
-def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
+def _pending(name: str, graph: Adjacency, backend: object, first_row: int = 0) -> torch.Tensor:
     unit, query, data = QUERIES[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
     key = ReleaseKey.from_seed(5, "backends")
-    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
+    release = Release.open(
+        plan,
+        graph,
+        groups,
+        budget=MemoryLedger(),
+        key=key,
+        backend=backend,  # type: ignore[arg-type]
+        first_row=first_row,
+    )
     return release.answer(data)
 
 

@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.core.queries.dendrogram import Dendrogram, DendrogramChain, average_linkage, no_pairs
+from graphveil.core.queries.dendrogram import Dendrogram, DendrogramChain, no_pairs
+from graphveil.perturb.edge_rr import average_linkage
 
 
 def members(tree: Dendrogram) -> list[set[int]]:

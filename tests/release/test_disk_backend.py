@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.core.backends import BACKENDS, DiskBackend, InMemoryBackend, RowRange, backend_for
+from graphveil.core.backends import BACKENDS, DiskBackend, InMemoryBackend, backend_for
 from graphveil.core.edges.blocks import SOURCES
 from graphveil.core.ledger import MemoryLedger, ledger_of
 from graphveil.core.plan import ReleasePlan
@@ -43,7 +43,7 @@ def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> N
     found = stored(tmp_path, graph).adjacency
     for backend in (None, InMemoryBackend(), DiskBackend(), DiskBackend(5), DiskBackend(1)):
         assert torch.equal(answer_of(name, backend, found), here)
-    assert torch.equal(answer_of(name, RowRange(9, DiskBackend(4)), found), here[9:])
+    assert torch.equal(answer_of(name, DiskBackend(4), found, first_row=9), here[9:])
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])
@@ -68,7 +68,7 @@ def test_edges_in_memory_are_rejected_by_the_disk_backend_uncharged() -> None:
         gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, backend="disk")
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(ConfigError, match="graphveil prepare"):
-        backend_for(RowRange(3, DiskBackend()), graph.adjacency)
+        backend_for(DiskBackend(), graph.adjacency)
 
 
 def changed(path: Path, how: str) -> None:

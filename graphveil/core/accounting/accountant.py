@@ -79,9 +79,10 @@ class Curve(ABC):
             Epsilon, or an upper bound on it; infinity if there is none.
         """
 
-    @abstractmethod
     def tpr(self, fpr: float) -> float:
         """Return the attack bound: an upper bound on the true-positive rate of any attacker.
+
+        By default it is the least of e^epsilon FPR + delta(epsilon).
 
         Args:
             fpr: False-positive rate of the attacker.
@@ -89,6 +90,7 @@ class Curve(ABC):
         Returns:
             The bound, as a fraction.
         """
+        return _smallest_tpr(self, fpr)
 
 
 @dataclass(frozen=True)
@@ -296,10 +298,6 @@ class PureGaussianCurve(Curve):
         root = float(brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12, rtol=1e-14))
         return min(upper, root + 1e-12 + 1e-14 * root)  # the tolerance keeps it on the safe side
 
-    def tpr(self, fpr: float) -> float:
-        """Return the least of e^epsilon FPR + delta(epsilon)."""
-        return _smallest_tpr(self, fpr)
-
 
 @dataclass(frozen=True)
 class WorstCurve(Curve):
@@ -347,10 +345,6 @@ class PldCurve(Curve):
             [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
         )
         return max(loss.smallest_epsilon(direction, left) for direction in directions)
-
-    def tpr(self, fpr: float) -> float:
-        """Return the least of e^epsilon FPR + delta(epsilon)."""
-        return _smallest_tpr(self, fpr)
 
 
 @lru_cache(maxsize=256)

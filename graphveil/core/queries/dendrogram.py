@@ -1,6 +1,6 @@
 """Dendrograms: full binary trees over the nodes of a graph, noisy counts of their blocks, and their search.
 
-A walk over dendrograms starts at ``Dendrogram.balanced`` or, with public edges, at ``average_linkage``.
+A walk over dendrograms starts at ``Dendrogram.balanced`` or, with public edges, at their average linkage.
 ``DendrogramBlocks`` determines, from sizes alone, which counts a tree consists of. ``BlockCountQuery``
 releases these counts. ``TreeSearchQuery`` releases the last tree of a walk.
 
@@ -15,7 +15,6 @@ A step takes about ten microseconds when interpreted, and one or two in C.
 One edge moves the likelihood by at most ``sensitivity``, and few steps depend on it (``touched_steps``).
 """
 
-import heapq
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,73 +156,6 @@ class Dendrogram:
             other[apart] = np.where(lower, other[apart], self.parents[b])
             apart = apart[head[one[apart]] != head[other[apart]]]
         return np.where(depth[one] < depth[other], one, other)
-
-
-ROUNDS = 1000  # merge rounds; a star needs one for each leaf, most graphs about two hundred in total
-
-
-def average_linkage(
-    leaves: int, one: Ints, other: Ints, rng: np.random.Generator, rounds: int = ROUNDS
-) -> Dendrogram:
-    """Return the average-linkage tree of public edges.
-
-    Two groups merge if each is the other's closest group. The closest group is the one with the largest share
-    of edges among the pairs across, p_r = e_r / N_r: the probability of the node above them in a hierarchical
-    random graph. All such pairs of groups merge in one round. Groups that no edge joins, or that remain after
-    ``ROUNDS``, merge by size, smallest first.
-
-    Privacy:
-        Reads: public edges only. Charges: nothing.
-
-    >>> tree = average_linkage(4, np.array([0, 1]), np.array([2, 3]), np.random.default_rng(0))
-    >>> bool(tree.parents[0] == tree.parents[2] != tree.parents[1])
-    True
-    """
-    parent, size = np.full(2 * leaves - 1, -1), np.ones(2 * leaves - 1, dtype=np.int64)
-    edges, made = np.ones(len(one)), leaves
-    for _ in range(rounds):
-        if not len(one):
-            break
-        merged = _mutual_nearest_pairs(edges / (size[one] * size[other]), one, other, rng)
-        above = made + np.arange(len(merged))
-        group, made = np.arange(made), made + len(merged)
-        for end in (one[merged], other[merged]):
-            parent[end], group[end] = above, above
-            size[above] += size[end]
-        size[above] -= 1
-        one, other, edges = _between(group[one], group[other], edges)
-    return Dendrogram.from_parents(_by_size(parent, size, made, rng))
-
-
-def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
-    """Return the pairs of groups that are each other's closest, with ties broken symmetrically."""
-    rank = np.empty(len(one), dtype=np.int64)
-    rank[np.lexsort((rng.random(len(one)), shares))] = np.arange(len(one))
-    closest = np.zeros(1 + max(one.max(), other.max()), dtype=np.int64)
-    for end in (one, other):
-        np.maximum.at(closest, end, rank)
-    return np.flatnonzero((closest[one] == rank) & (closest[other] == rank))
-
-
-def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return the pairs of groups with edges between them, each once, and the number of these edges."""
-    apart = one != other
-    low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
-    keys, place = np.unique(low << 32 | high, return_inverse=True)
-    many = np.bincount(place, edges[apart], minlength=len(keys)).astype(np.float64)
-    return keys >> 32, keys & 0xFFFFFFFF, many
-
-
-def _by_size(parent: Ints, size: Ints, made: int, rng: np.random.Generator) -> Ints:
-    """Merge the groups without a parent, the two smallest at a time."""
-    loose = rng.permutation(np.flatnonzero(parent[:made] < 0))
-    waiting = [(int(size[node]), place, int(node)) for place, node in enumerate(loose)]
-    heapq.heapify(waiting)
-    for node in range(made, len(parent)):
-        (few, _, left), (more, _, right) = heapq.heappop(waiting), heapq.heappop(waiting)
-        parent[[left, right]] = node
-        heapq.heappush(waiting, (few + more, node, node))
-    return parent
 
 
 ACROSS_TAU, INSIDE_TAU = 0.05, 0.01

@@ -355,9 +355,38 @@ _MEMBERS = np.array([word.bit_count() for word in range(1 << WORD)], dtype=np.ui
 Counts = npt.NDArray[np.int32]
 
 
+class SetWeights(PairWeights):
+    """The Jaccard index of two sets, |A & B| / |A | B|; 0 if both are empty."""
+
+    @property
+    def _at_once(self) -> int:
+        return 1 << 14
+
+    @abstractmethod
+    def common(self, u: Counts, v: Counts) -> Counts:
+        """Return the number of common members of each pair of sets."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Counts:
+        """The number of members of each set."""
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Return the index of each edge's ends, rounded to the nearest integer, halves up."""
+        target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
+        source = edges.sources.numpy()
+        weight = np.empty(len(source), dtype=np.float32)
+        for first in range(0, len(source), self._at_once):
+            u, v = (ends[first : first + self._at_once] for ends in (source, target))
+            common = self.common(u, v)
+            union = np.maximum(1, self.sizes[u] + self.sizes[v] - common)
+            weight[first : first + len(u)] = (2 * FULL * common + union) // (2 * union)
+        return torch.from_numpy(weight)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class BitSets(PairWeights):
-    """The Jaccard index of two sets, |A & B| / |A | B|, stored as rows of bits; 0 if both are empty."""
+class BitSets(SetWeights):
+    """Sets stored as rows of bits."""
 
     bits: Tensor  # int16, (N, words)
 
@@ -371,16 +400,10 @@ class BitSets(PairWeights):
         """Return whether the entries are bits: any bits are sets."""
         return self.bits.ndim == 2 and self.bits.dtype == torch.int16
 
-    def of(self, edges: EdgeBlock) -> Tensor:
-        """Count the common members of each edge's ends."""
-        words, (source, target) = self._words, _ends(edges)
-        at_once = max(1, _ENTRIES // max(1, words.shape[1]))
-        weight = np.empty(len(source), dtype=np.float32)
-        for first in range(0, len(source), at_once):
-            u, v = (ends[first : first + at_once] for ends in (source, target))
-            common = _MEMBERS[words[u] & words[v]].sum(axis=1, dtype=np.int32)
-            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
-        return torch.from_numpy(weight)
+    def common(self, u: Counts, v: Counts) -> Counts:
+        """Count the bits that both have."""
+        found: Counts = _MEMBERS[self._words[u] & self._words[v]].sum(axis=1, dtype=np.int32)
+        return found
 
     @cached_property
     def sizes(self) -> Counts:
@@ -389,16 +412,19 @@ class BitSets(PairWeights):
         return sizes
 
     @property
+    def _at_once(self) -> int:
+        return max(1, _ENTRIES // max(1, self.bits.shape[1]))
+
+    @property
     def _words(self) -> npt.NDArray[np.uint16]:
         return self.bits.numpy().view(np.uint16)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ListSets(PairWeights):
-    """The Jaccard index of two sets, stored as lists: for small sets with many possible members."""
+class ListSets(SetWeights):
+    """Sets stored as lists: for small sets with many possible members."""
 
     sets: sparse.csr_array
-    _at_once: ClassVar[int] = 1 << 14
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
@@ -415,15 +441,10 @@ class ListSets(PairWeights):
         """Whether each member occurs once."""
         return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
 
-    def of(self, edges: EdgeBlock) -> Tensor:
-        """Count the common members of each edge's ends."""
-        source, target = _ends(edges)
-        weight = np.empty(len(source), dtype=np.float32)
-        for first in range(0, len(source), self._at_once):
-            u, v = (ends[first : first + self._at_once] for ends in (source, target))
-            common = self.sets[u].multiply(self.sets[v]).sum(axis=1)
-            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
-        return torch.from_numpy(weight)
+    def common(self, u: Counts, v: Counts) -> Counts:
+        """Count the members that both lists have."""
+        found: Counts = self.sets[u].multiply(self.sets[v]).sum(axis=1)
+        return found
 
     @cached_property
     def sizes(self) -> Counts:
@@ -458,19 +479,6 @@ def sparse_sets(sets: sparse.csr_array) -> BitSets:
 
 def _words(width: int) -> int:
     return max(1, -(-width // WORD))
-
-
-def _ends(edges: EdgeBlock) -> tuple[Counts, Counts]:
-    """Return each edge's source and target."""
-    target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
-    return edges.sources.numpy(), target
-
-
-def _index(common: Counts, together: Counts) -> Counts:
-    """Return the Jaccard indices as integers, rounded to the nearest, halves up."""
-    union = np.maximum(1, together - common)
-    index: Counts = (2 * FULL * common + union) // (2 * union)
-    return index
 
 
 @dataclass(frozen=True)
