@@ -107,7 +107,7 @@ COMMANDS: dict[str, str] = {
     "train lpgnn": f"train lpgnn {TINY} --unit local-attributes --set eps_x=2 --set eps_y=2 --out lpgnn",
     "train gcn": f"train gcn {TINY} --unit none --out gcn",
     "train tables": f"train gap {TABLES} --unit undirected-edge {BUDGET} --out tables",
-    "train paper": f"train gap {TINY} --unit undirected-edge --mode paper {BUDGET} --out paper",
+    "train paper": f"train gap-paper {TINY} --unit undirected-edge {BUDGET} --out paper",
     "explain": "explain classcode",
     "explain owner": "explain owner",
     "predict": "predict tables",

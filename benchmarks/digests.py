@@ -1,4 +1,4 @@
-"""Check that results do not change for a given seed: digests of every method, unit, mode and command.
+"""Check that results do not change for a given seed: digests of every method, unit and command.
 
 This fits every method with fixed seeds on small graphs, saves and loads it, predicts the training graph,
 another graph and a grown graph, and digests the outputs. It uses the public interface only, so the same file
@@ -181,7 +181,7 @@ class Case:
             budget = {"epsilon": 4.0}  # delta is a setting of the mechanism
         noise = {} if self.unit == "none" else {"unsafe_noise_seed": 11}
         # The settings that the digests were first written with.
-        settings = {} if self.method not in ("lpgnn", "simgat") else dict(PAPER_SETTINGS)
+        settings = {} if self.method not in ("lpgnn", "lpgnn-paper", "simgat") else dict(PAPER_SETTINGS)
         if self.method == "simgat":
             settings["x_steps"] = 1
         given = {"seed": 7, **noise, **budget, **settings, **self.options}
@@ -208,9 +208,9 @@ def edge_cases() -> Iterator[Case]:
     yield Case("gap", "undirected-edge", QUICK, other=True, supports_growing_graphs=True)
     yield Case("gap", "undirected-edge", QUICK, graph="tiny", other=True)
     yield Case("gap", "undirected-edge", QUICK, graph="sparse", other=True, supports_growing_graphs=True)
-    yield Case("gap", "undirected-edge", QUICK | {"mode": "paper"}, other=True, supports_growing_graphs=True)
+    yield Case("gap-paper", "undirected-edge", QUICK, other=True, supports_growing_graphs=True)
     yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, supports_growing_graphs=True)
-    yield Case("gap", "directed-edge", QUICK | {"mode": "paper"}, other=True)
+    yield Case("gap-paper", "directed-edge", QUICK, other=True)
     for combine in ("sum", "attention"):
         yield Case("gap", "undirected-edge", QUICK | {"combine": combine, "hops": 1})
     yield Case("gap", "undirected-edge", QUICK | {"use_encoder": False})
@@ -234,7 +234,7 @@ def weighted_gap() -> Iterator[Case]:
         )
     for weight in ("sigmoid_cos", "relu_cos"):
         yield Case("gap", "undirected-edge", QUICK | {"weights": weight, "weight_rows": "previous"})
-    yield Case("gap", "undirected-edge", QUICK | {"weights": "sigmoid_cos", "mode": "paper"}, other=True)
+    yield Case("gap-paper", "undirected-edge", QUICK | {"weights": "sigmoid_cos"}, other=True)
     yield Case("gap", "none", QUICK | {"weights": "sigmoid_cos"}, other=True)
     yield Case(
         "gap", "directed-edge", QUICK | {"weights": "half_cos"}, "directed", supports_growing_graphs=True
@@ -250,7 +250,7 @@ def weighted_gap() -> Iterator[Case]:
     learned = QUICK | {"weights": "attention", "attention_steps": 4}
     for unit, on in (("undirected-edge", "undirected"), ("directed-edge", "directed")):
         yield Case("gap", unit, learned, on, other=True, supports_growing_graphs=True)
-    yield Case("gap", "undirected-edge", learned | {"mode": "paper", "epsilon": 12.0})
+    yield Case("gap-paper", "undirected-edge", learned | {"epsilon": 12.0})
     yield Case("gap", "undirected-edge", learned | {"attention_multiplier": 5.0, "hops": 1})
 
 
@@ -258,19 +258,19 @@ def record_cases() -> Iterator[Case]:
     """Yield methods under node-level units."""
     for unit, bound in (("node-record", OWNER), ("node-bounded-degree", DEGREE)):
         yield Case("gap", unit, STEPS | bound, other=True)
-        yield Case("gap", unit, STEPS | bound | {"mode": "paper"})
+        yield Case("gap-paper", unit, STEPS | bound)
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})
         yield Case("gap", unit, STEPS | bound | {"selection": "private"})
         yield Case("gap", unit, STEPS | bound | {"use_encoder": False, "hops": 1})
         yield Case("gap", unit, STEPS | bound | {"sgd_multiplier": 40.0, "clip": 0.5}, graph="sparse")
         own = {} if unit == "node-record" else bound
         yield Case("mlp", unit, STEPS | own | {"selection": "private", "private_metrics": True}, other=True)
-        yield Case("mlp", unit, STEPS | own | {"mode": "paper"})
+        yield Case("mlp-paper", unit, STEPS | own)
         yield Case("mlp", unit, STEPS | own | {"replace_one": True, "weight_decay": 0.01}, graph="sparse")
     yield Case("gap", "node-record", STEPS | OWNER, graph="directed")
     yield Case("gap", "node-record", STEPS | OWNER | {"private_metrics": True}, graph="tiny by id")
     for per in ("row", "root"):
-        yield Case("sage", "node-record", STEPS | OWNER | {"mode": "paper", "clip_per": per})
+        yield Case("sage-paper", "node-record", STEPS | OWNER | {"clip_per": per})
     yield from owner_codes()
 
 
@@ -326,7 +326,7 @@ def local_cases() -> Iterator[Case]:
     theta = (0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05)
     yield Case("lpgnn", "local-attributes", LOCAL | {"features": "feature-rr", "theta": theta})
     yield Case("lpgnn", "local-attributes", LOCAL | {"m": 3, "low": -0.5, "high": 1.5})
-    yield Case("lpgnn", "local-attributes", LOCAL | {"m": "floor", "scaling": "row", "mode": "paper"})
+    yield Case("lpgnn-paper", "local-attributes", LOCAL | {"m": "floor", "scaling": "row"})
     columns = {"scaling": "columns", "data_dependent_bounds": True}
     yield Case("lpgnn", "local-attributes", LOCAL | columns, other=True)
     for backbone in ("gcn", "gat", "mlp"):
@@ -353,9 +353,13 @@ def local_cases() -> Iterator[Case]:
 
 def slot_cases() -> Iterator[Case]:
     """Yield methods on released graphs with public edges."""
-    for options in ({}, {"features": "multi-bit"}, {"mode": "paper"}):
-        given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)", **options}
-        yield Case("heterorr", "edge-subset", given, graph="half public")
+    given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)"}
+    for method, options in (
+        ("heterorr", {}),
+        ("heterorr", {"features": "multi-bit"}),
+        ("heterorr-paper", {}),
+    ):
+        yield Case(method, "edge-subset", {**given, **options}, graph="half public")
     for mechanism in ("arr", "edge-rr(structure=lazy_audited, rounds=5)"):
         yield Case("gcn", "edge-subset", {**QUICK, "perturb": mechanism}, graph="half public")
 
@@ -469,14 +473,14 @@ def calibrations() -> dict[str, Parts]:
         ("gap", "directed-edge", {"hops": 3}),
         ("gap", "undirected-edge", {"weights": "exp_cos(0.5)"}),
         ("gap", "undirected-edge", {"weights": "attention", "attention_steps": 20}),
-        ("gap", "undirected-edge", {"mode": "paper"}),
+        ("gap-paper", "undirected-edge", {}),
         ("gap", "node-record", {"out_degree_bound": 10, "private_metrics": True}),
         ("gap", "node-record", {"out_degree_bound": 10, "batch_size": 100, "epochs": 5}),
         ("gap", "node-bounded-degree", {"max_degree": 10}),
         ("mlp", "node-record", {}),
         ("mlp", "node-bounded-degree", {"max_degree": 10, "replace_one": True}),
         ("mlp", "undirected-edge", {}),
-        ("sage", "node-record", {"out_degree_bound": 10, "mode": "paper"}),
+        ("sage-paper", "node-record", {"out_degree_bound": 10}),
         ("classcode", "undirected-edge", {}),
         ("classcode", "directed-edge", {"few_labels": True}),
         ("classcode", "undirected-edge", {"weights": "half_cos"}),

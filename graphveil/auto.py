@@ -139,11 +139,6 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        if self.mode == "paper":
-            raise ConfigError(
-                "auto does not reproduce a paper, so mode='paper' is not available. Use mode='strict' "
-                "(--mode strict)."
-            )
         if self.is_local(self.unit):
             check_scaling(self.feature_scaling, self.feature_range, self.method, scales=False)
             return

@@ -201,7 +201,7 @@ def _settings(values: dict[str, Any]) -> frozenset[str]:
 
     given = {text.partition("=")[0] for text in values["set"] or ()}
     named = str(values.get("method") or values.get("methods") or "").split(",")
-    known = [name.strip() for name in named if name.strip() in (*METHODS, *LINK_METHODS)]
+    known = [name for name in map(str.strip, named) if name in LINK_METHODS or name in METHODS]
     return frozenset(given.union(*(parameter_types(model_class(name)) for name in known)))
 
 
@@ -298,6 +298,12 @@ def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_ME
         raise CommandError(FAILED, f"{sentence(failure)} {charged}", failure.kind) from None
 
 
+_NO_MODE = (
+    "There is no option --mode. A method as published, without a valid guarantee, has a name of its own that "
+    "ends in -paper: gap-paper for gap, arr-paper for the mechanism arr."
+)
+
+
 def _to_command_error(error: Exception) -> CommandError:
     if isinstance(error, CommandError):
         return error
@@ -314,6 +320,8 @@ def _to_command_error(error: Exception) -> CommandError:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "graphveil"
         message = error.format_message() or "No command was given."
+        if getattr(error, "option_name", None) == "--mode":
+            message = _NO_MODE
         return CommandError(MISUSE, f"{sentence(message)} See `{command} --help`.", "UsageError")
     if isinstance(error, BrokenPipeError):
         return unwritable_output_error(error)

@@ -12,7 +12,7 @@ from graphveil.errors import ArtifactError, ConfigError
 if TYPE_CHECKING:
     from graphveil.runs.calibration import Calibration
 
-_CALIBRATED = ("unit", "delta", "mode", "max_units", "out_degree_bound", "max_degree", "theta")
+_CALIBRATED = ("unit", "delta", "max_units", "out_degree_bound", "max_degree", "theta")
 CalibratedPrivacy = Annotated[
     options.PrivacyOptions, frozenset((*_CALIBRATED, "replace_one", "private_metrics"))
 ]

@@ -19,7 +19,6 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    Literal,
     NamedTuple,
     TypeVar,
     Union,
@@ -113,7 +112,6 @@ def descriptions_of(kind: type, sections: tuple[str, ...] = ("Args", *PANELS)) -
 
 AnyMethod = Annotated[str, typer.Argument(help=f"Method: {', '.join((*METHODS, *LINK_METHODS))}.")]
 Root = Annotated[Path | None, typer.Option(envvar="GRAPHVEIL_DATA")]
-Mode = Literal["strict", "paper"]
 OneOrMore = Annotated[int, Ge(1)]
 
 
@@ -229,8 +227,6 @@ class PrivacyOptions:
             --set eps_x=.. --set eps_y=.. edge-subset: one edge that is not public, requires --private-nodes.
             none: no protection.
         delta (NUMBER|auto): Delta of the guarantee: a number, or auto (default).
-        mode: Privacy mode: strict (default), with a proven guarantee, or paper, which reproduces a paper
-            without a valid guarantee.
         max_units: Public upper bound on the number of protected units, for --delta auto.
         out_degree_bound (D): Maximum total weight of a node's out-edges, at least 1. The guarantee is valid
             for any value. For unit node-record.
@@ -262,7 +258,6 @@ class PrivacyOptions:
 
     unit: str | None = None
     delta: str | None = None
-    mode: Mode | None = None
     max_units: int | None = None
     out_degree_bound: OneOrMore | None = None
     max_degree: OneOrMore | None = None

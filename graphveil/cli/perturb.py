@@ -36,7 +36,6 @@ def perturb(
     unit: str | None = None,
     epsilon: float | None = None,
     max_edges: options.OneOrMore | None = None,
-    mode: options.Mode | None = None,
     unsafe_noise_seed: int | None = None,
     ledger: str | None = None,
     backend: str | None = None,
@@ -61,20 +60,18 @@ def perturb(
         graphveil perturb lap-graph --dataset synthetic/demo --unit undirected-edge --epsilon 4
             --out noisy
     """
-    from graphveil._util import checks
     from graphveil._util.figures import counted
     from graphveil.core.backends import backend_by_name, using
     from graphveil.core.ledger import ledger_of
     from graphveil.core.unit import parse_unit
-    from graphveil.perturb import MECHANISMS, mechanism_for_mode, release_graph
+    from graphveil.perturb import mechanism_class, release_graph
     from graphveil.perturb.mechanism import domain_of
     from graphveil.runs.charges import RunAccount
     from graphveil.runs.parameters import read_settings
 
     backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
-    checks.one_of(tuple(MECHANISMS), mechanism=mechanism)
-    kind = mechanism_for_mode(MECHANISMS[mechanism], mode or "strict")
+    kind = mechanism_class(mechanism)
     if epsilon is None:
         raise ConfigError("Missing privacy budget. Set --epsilon, for example --epsilon 4.")
     given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
@@ -129,7 +126,7 @@ def _facts(
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),
-        ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
+        ("mechanism", mechanism.name),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
         *([("", _ALL_DELTA)] if guarantee.additive_delta > guarantee.delta / 2 else []),

@@ -46,7 +46,7 @@ def plan_facts(
     rows += [
         ("scaling", plan.scaled),
         ("public", plan.public),
-        ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
+        ("method", f"{experiment.method}, {runs} from seed {experiment.seed}"),
         ("choice", plan.decision),
         ("sample", plan.sample),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),

@@ -46,7 +46,6 @@ from graphveil.core.unit import (
 )
 from graphveil.errors import PrivacyError, UnitError
 
-Mode = Literal["strict", "paper"]
 EdgeUse = Literal["never", "queried", "read", "neighbors", "lists"]
 EDGE_USES: tuple[EdgeUse, ...] = (
     "never",
@@ -97,7 +96,7 @@ class Words(Protocol):
 class Guarantee(Facts):
     """Guarantee of a trained object: the protected unit, the outputs, and what is not covered.
 
-    ``valid`` is False in paper mode, with reproducible noise, or if any step has a known deviation. The
+    ``valid`` is False if any step has a known deviation, such as reproducible noise. The
     guarantee summary then begins with the reasons.
 
     Args:
@@ -108,7 +107,6 @@ class Guarantee(Facts):
         event: Event that was accounted for.
         slack: Part of delta that covers the finite resolution of the noise.
         valid: Whether the guarantee is valid.
-        mode: ``strict``, or ``paper``.
         covers: Protected part of the data, as text.
         not_covered: Unprotected part of the data, as text.
         deviations: Reasons why the guarantee is not valid.
@@ -141,7 +139,6 @@ class Guarantee(Facts):
     event: Event
     slack: float = 0.0
     valid: bool = True
-    mode: Mode = "strict"
     covers: str = ""
     not_covered: str = ""
     deviations: tuple[str, ...] = ()
@@ -167,7 +164,6 @@ class Guarantee(Facts):
         delta: float,
         releases: int,
         slack: float = 0.0,
-        mode: Mode = "strict",
         deviations: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         linear_group_scaling: bool = True,
@@ -187,7 +183,6 @@ class Guarantee(Facts):
             releases: Number of releases in the event; each is one entry of a privacy ledger, for any number
                 of queries.
             slack: Part of delta that covers the finite resolution of the noise.
-            mode: ``strict``, or ``paper`` for the mechanism of a paper.
             deviations: Reasons why the guarantee is not valid, if it is not.
             notes: Additional sentences of the guarantee summary.
             linear_group_scaling: False for aggregates alone, of equal weights and noise in both directions of
@@ -238,7 +233,6 @@ class Guarantee(Facts):
             event=event,
             slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
-            mode=mode,
             covers=_covers(unit, edge_use, labels_public=labels_public),
             not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not additional),
             deviations=deviations,
@@ -565,7 +559,7 @@ class Guarantee(Facts):
             "delta": self.delta,
             "mu": total_mu(self.event),
             "releases": self.releases,
-            "mode": self.mode,
+            "mode": "strict",  # files of earlier versions have it
             "covers": self.covers,
             "not_covered": self.not_covered,
             "deviations": list(self.deviations),

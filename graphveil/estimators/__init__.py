@@ -31,7 +31,12 @@ _CLASSES = {
     "module": ("graphveil.estimators.own.private_module", "PrivateModule"),
 }
 
-
+# Methods as published, which have no valid guarantee: found by name, and not listed.
+_PAPERS = "graphveil.papers.as_published"
+_PUBLISHED = {
+    f"{name.lower()}-paper": name
+    for name in ("GAP", "MLP", "SAGE", "GCN", "GAT", "LPGNN", "SimGAT", "HeteroRR")
+}
 _REGISTERED: dict[str, "type[Estimator]"] = {}
 
 
@@ -80,7 +85,7 @@ def register(code: T, name: str | None = None) -> T:
             f"The method is called {given.method!r} and cannot be registered as {known!r}. Use one "
             "name for both."
         )
-    if known in _CLASSES or not known.replace("-", "_").isidentifier():
+    if known in (*_CLASSES, *_PUBLISHED) or not known.replace("-", "_").isidentifier():
         raise ConfigError(
             f"method={known!r} is reserved by the library or is not a valid name. Use another name."
         )
@@ -91,13 +96,14 @@ def register(code: T, name: str | None = None) -> T:
 class _Methods(Mapping[str, "type[Estimator]"]):
     """Mapping of method names to classes; classes of the library are imported on first access.
 
-    Names in files are looked up here and never imported.
+    Names in files are looked up here and never imported. Methods as published are found as well, such as
+    ``METHODS["gap-paper"]``, but not listed.
     """
 
     def __getitem__(self, name: str) -> "type[Estimator]":
         if name in _REGISTERED:
             return _REGISTERED[name]
-        module, cls = _CLASSES[name]
+        module, cls = (_PAPERS, _PUBLISHED[name]) if name in _PUBLISHED else _CLASSES[name]
         found: type[Estimator] = getattr(import_module(module), cls)
         return found
 

@@ -27,7 +27,6 @@ from graphveil._util.threads import one_thread
 from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.backends import AggregationBackend, backend_for, check_backend, using
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.guarantee import Mode
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
@@ -99,9 +98,8 @@ class Estimator(ABC):
         unit: Privacy unit, such as ``"undirected-edge"`` or ``"node-record"``. Required; there is no default.
         epsilon: Privacy budget. Not needed for unit ``none`` or a model that does not read the edges.
         delta: A number, or ``"auto"``.
-        mode: ``"strict"``, or ``"paper"`` to reproduce a paper with its own accounting and flaws.
         seed: Seed of public randomness (splits, initial parameters, batches). None draws a new seed.
-        unsafe_noise_seed: Also fixes the noise, for tests and paper mode. The guarantee is then invalid.
+        unsafe_noise_seed: Also fixes the noise, for tests. The guarantee is then invalid.
         max_units: Public bound on the number of protected units, for ``delta="auto"``.
         out_degree_bound: D of unit ``node-record``. A node with at most D out-edges sends at full weight. A
             node with more divides the weight of D among them. Any public D keeps the guarantee.
@@ -149,12 +147,14 @@ class Estimator(ABC):
     node_units: ClassVar[tuple[str, ...]] = ()  # node-level units that the method supports
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
-    paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
+    deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
+    as_published: ClassVar[bool] = False  # whether a graph is prepared and split as in a paper
+    baseline: ClassVar[str] = "mlp"  # no-graph baseline
+    baseline_keywords: ClassVar[tuple[str, ...]] = ()  # that it shares, besides unit and budget
 
     unit: str | None = None
     epsilon: float | None = None
     delta: float | str = "auto"
-    mode: Mode = "strict"
     seed: int | None = None
     unsafe_noise_seed: int | None = None
     max_units: int | None = None
@@ -262,14 +262,13 @@ class Estimator(ABC):
         if "_privacy_config" not in self.__dict__:
             self._privacy_config = PrivacyConfig(
                 unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
-                mode=self.mode,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 max_units=self.max_units,
                 seed=self.seed,
                 unsafe_noise_seed=self.unsafe_noise_seed,
                 private_metrics=self.private_metrics,
-                paper_deviations=self.paper_deviations,
+                deviations=self.deviations,
             )
         return self._privacy_config
 
@@ -1030,7 +1029,7 @@ class Estimator(ABC):
         """Return the feature columns whose ranges a fit learns, by public sizes; empty for none."""
         config = self.privacy_config
         by_default = self.scales_features and self.feature_scaling == "auto" and self.feature_range is None
-        if not (by_default and config.on_records and config.mode == "strict"):
+        if not (by_default and config.on_records):
             return ()
         delta = config.delta_for(nodes)
         if not delta:
@@ -1039,7 +1038,7 @@ class Estimator(ABC):
 
     def _misses_ranges(self, graph: Graph) -> bool:
         """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""
-        return self.mode == "strict" and graph.has_dense_features and bool(numeric_columns(graph)[0])
+        return graph.has_dense_features and bool(numeric_columns(graph)[0])
 
     @classmethod
     def is_local(cls, unit: str | None) -> bool:
@@ -1072,14 +1071,18 @@ class Estimator(ABC):
         """Return the session of a fit."""
         return Session(
             streams=PublicStreams(self.seed),
-            label=self.method,
+            label=self.config.stream_name,
             noise_seed=self.unsafe_noise_seed,
             backend=backend,
             on_progress=on_progress,
             workspace=None if workspace is None else as_path(workspace, "workspace"),
             cache=None if cache is None else as_path(cache, "cache"),
-            configuration=configuration_text(self.recorded_params()),
+            configuration=configuration_text(self._bound_params()),
         )
+
+    def _bound_params(self) -> dict[str, Any]:
+        """Return the keywords that noise of private training is bound to; the text is older than some."""
+        return {"mode": "strict", **self.recorded_params()}
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return the stored prediction of the fitted graph."""

@@ -17,9 +17,6 @@ from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.release.weights import parse_weight
 
 ROWS = ("input", "previous")
-PAPER_WEIGHT_DEVIATION = (
-    "an edge is charged for one row of norm one, as the paper does, for any weights and at any number of ends"
-)
 
 _WIDTHS = (32, 16)  # hidden and output width of the network of learned_public
 _STEPS, _PAIRS, _RATE = 300, 4096, 0.01

@@ -3,6 +3,7 @@
 ``GCN`` and ``GAT`` are non-private references. With ``perturb`` they read the edges of a released graph only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
@@ -70,6 +71,8 @@ class FullGraphKeywords:
         once, otherwise in every step. Charges: the release of the noisy graph, or nothing for ``none``.
         Without ``perturb`` no output is private: do not publish.
     """
+
+    mechanisms: ClassVar[Mapping[str, type[GraphMechanism]]] = MECHANISMS  # that ``perturb`` names
 
     hidden: int = 16
     layers: int | None = None
@@ -209,7 +212,7 @@ class FullGraphMethod(Method):
         if self.mechanism is not None:
             slots, view = released(view, self.mechanism, self.privacy_config.unit, session)
             published = {"graph": slots}
-        generator = session.streams.torch(self.name)
+        generator = session.streams.torch(self.stream_name)
         network = self.shape.build(view.num_features, self.head.width(view), generator=generator)
         everything = batch_of(view.x)
         with session.stage("classifier"):
@@ -302,7 +305,7 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
                 "perturbed graph with perturb='edge-rr' (--perturb edge-rr)."
             )
         return
-    parse_mechanism(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
+    parse_mechanism(given.perturb, given.mechanisms, epsilon=1.0)
     if model.unit not in _UNITS:
         raise UnitError(
             f"perturb={given.perturb!r} (--perturb) releases a perturbed graph, which needs a unit "
@@ -321,8 +324,7 @@ def build_full_graph_method(
     """Return the frozen method, over the exact edges or over those that a mechanism releases."""
     privacy_config, mechanism = model.privacy_config, None
     if given.perturb is not None:
-        mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
-        privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism has its own
+        mechanism = build_graph_mechanism(privacy_config, given)
     return FullGraphMethod(
         name=model.method,
         privacy_config=privacy_config,
@@ -333,14 +335,14 @@ def build_full_graph_method(
     )
 
 
-def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: int | None) -> GraphMechanism:
+def build_graph_mechanism(privacy_config: PrivacyConfig, given: FullGraphKeywords) -> GraphMechanism:
     """Return the mechanism of a configuration. It shares the model's public randomness."""
+    assert given.perturb is not None
     return parse_mechanism(
-        name,
-        MECHANISMS,
-        mode=privacy_config.mode,
+        given.perturb,
+        given.mechanisms,
         epsilon=privacy_config.budget,
-        max_edges=MAX_EDGES if max_edges is None else max_edges,
+        max_edges=MAX_EDGES if given.max_edges is None else given.max_edges,
         seed=0 if privacy_config.seed is None else privacy_config.seed,
     )
 

@@ -40,7 +40,6 @@ from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCa
 from graphveil.estimators.requirements import (
     check_features,
     check_magnitudes,
-    check_unit,
 )
 from graphveil.estimators.session import Session
 from graphveil.privacy import Guarantee
@@ -242,7 +241,7 @@ def prediction_session(
         streams=PublicStreams(method.privacy_config.seed),
         plan=plan,
         guarantee=pending_request.privacy_cost,
-        label=method.name,
+        label=method.stream_name,
         noise_seed=method.privacy_config.unsafe_noise_seed,
         ledger=joint_ledger(updated_ledger.last.charged),
         on_recorded=charged,
@@ -454,7 +453,7 @@ class PredictionManager:
         if known is not None:
             return []
         view = fitted.method.view(graph)
-        check_unit(privacy_config, view, reads_edges=fitted.method.reads_edges)
+        fitted.method.check_edges(view)
         if fitted.method.reads_edges:
             check_max_degree(view.adjacency, privacy_config.unit)
         check_features(view, fitted.sizes.width)

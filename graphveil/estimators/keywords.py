@@ -1,4 +1,4 @@
-"""Constructor keywords that several estimators share, and their defaults for each unit and mode."""
+"""Constructor keywords that several estimators share, and their defaults for each unit."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +13,6 @@ from graphveil.nn.layers import ACTIVATIONS
 from graphveil.training import TrainingSchedule
 
 _PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: benchmarks/notes/008-node-level-gap.md
-_PAPER_EPOCHS, _PAPER_BATCH = 10, 256
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -30,13 +29,10 @@ class NetworkKeywords:
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
         batch_norm: Whether hidden layers normalize over the batch. None for yes, under node-level units no.
         dropout: Share of hidden entries dropped in training.
-        epochs: Passes over the training nodes. None for 100, under node-level units 60, in paper mode there
-            10.
-        learning_rate: Step size of Adam. None for 0.01, under node-level units 0.03, in paper mode there
-            0.01.
+        epochs: Passes over the training nodes. None for 100, under node-level units 60.
+        learning_rate: Step size of Adam. None for 0.01, under node-level units 0.03.
         weight_decay: Penalty on squared parameters.
-        batch_size: Nodes in a batch (expected number under node-level units). None for all nodes, in paper
-            mode under node-level units 256.
+        batch_size: Nodes in a batch (expected number under node-level units). None for all nodes.
         patience: Stop after this number of epochs without a better validation accuracy; None never stops.
         clip: Node-level units: clipping norm of per-record gradients.
         selection: Node-level units: ``"last"`` keeps the last parameters. ``"private"`` selects one of ten
@@ -58,7 +54,7 @@ class NetworkKeywords:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The training configuration of networks, resolved for unit and mode; see ``NetworkKeywords``."""
+    """The training configuration of networks, resolved for a unit; see ``NetworkKeywords``."""
 
     hidden: int
     layers: dict[str, Any]  # keywords of networks: activation, batch norm, dropout
@@ -72,7 +68,7 @@ class TrainingConfig:
 
     @classmethod
     def from_keywords(cls, given: NetworkKeywords, privacy_config: PrivacyConfig) -> "TrainingConfig":
-        """Check the keywords for this unit and mode, and fill in their defaults."""
+        """Check the keywords for this unit, and fill in their defaults."""
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
@@ -85,11 +81,7 @@ class TrainingConfig:
                 f"{privacy_config.unit.name!r} validation labels are public, so choosing the best epoch "
                 "does not spend budget. Omit selection."
             )
-        paper, (epochs, rate) = privacy_config.on_records and privacy_config.paper, (100, 0.01)
-        if paper:
-            epochs = _PAPER_EPOCHS
-        elif privacy_config.on_records:
-            epochs, rate = _PRIVATE_EPOCHS, _PRIVATE_RATE
+        epochs, rate = (_PRIVATE_EPOCHS, _PRIVATE_RATE) if privacy_config.on_records else (100, 0.01)
         normed = not privacy_config.on_records if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
@@ -97,10 +89,10 @@ class TrainingConfig:
             epochs=epochs if given.epochs is None else given.epochs,
             rate=rate if given.learning_rate is None else given.learning_rate,
             weight_decay=given.weight_decay,
-            batch_size=_PAPER_BATCH if paper and given.batch_size is None else given.batch_size,
+            batch_size=given.batch_size,
             patience=given.patience,
             clip=given.clip,
-            selection=CheckpointSelection("exact" if paper else given.selection),
+            selection=CheckpointSelection(given.selection),
         )
         if (
             not privacy_config.on_records
@@ -154,9 +146,4 @@ def _reject_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
         raise ConfigError(
             "patience evaluates validation records after every epoch, and node-level units protect "
             "them. Omit it, or use selection='private', which evaluates them once."
-        )
-    if privacy_config.paper and (given.selection == "private" or privacy_config.private_metrics):
-        raise ConfigError(
-            "mode='paper' selects models without privacy, as the papers do, so selection and "
-            "private_metrics have no effect. Omit them."
         )

@@ -32,9 +32,10 @@ from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_note
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import (
     check_encoding,
-    check_graph,
     check_head,
+    check_learnable,
     check_magnitudes,
+    check_unit,
     column_names,
 )
 from graphveil.estimators.session import Session
@@ -235,7 +236,7 @@ class PreparedFit(Facts):
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """One method for one unit and mode, with all constructor keywords resolved.
+    """One method for one unit, with all constructor keywords resolved.
 
     Args:
         name: As in ``METHODS``.
@@ -252,7 +253,7 @@ class Method(ABC):
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
     selects_by_metric: ClassVar[bool] = False  # whether a fit reads the metric of its objective
     weighs_classes: ClassVar[bool] = False  # and the class weights
-    trains_on_sample: ClassVar[bool] = False  # of very many public training nodes; in paper mode on all
+    trains_on_sample: ClassVar[bool] = False  # of very many public training nodes
     copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
 
     name: str
@@ -266,9 +267,14 @@ class Method(ABC):
         return ""
 
     @property
+    def stream_name(self) -> str:
+        """Name of releases in the ledger, and of random streams."""
+        return self.name
+
+    @property
     def samples(self) -> bool:
         """Whether networks are trained on a sample if there are very many training nodes."""
-        return self.trains_on_sample and not self.privacy_config.paper
+        return self.trains_on_sample
 
     @property
     def protects_features(self) -> bool:
@@ -292,7 +298,8 @@ class Method(ABC):
 
     def check(self, view: Graph) -> None:
         """Reject a graph that does not fit the unit, the training or the memory, before anything is spent."""
-        check_graph(self.privacy_config, view, reads_edges=self.reads_edges)
+        self.check_edges(view)
+        check_learnable(self.privacy_config, view)
         check_room(
             self.room(view),
             f"the predictions of {view.num_classes:,} classes for {view.num_nodes:,} nodes",
@@ -305,6 +312,10 @@ class Method(ABC):
                 f"copies of {view.num_features:,} features of the {learned:,} nodes that are learned from",
                 "leave features out, hash categories into fewer places, or train where there is more memory",
             )
+
+    def check_edges(self, view: Graph) -> None:
+        """Reject a graph with edges that the unit does not support."""
+        check_unit(self.privacy_config, view, reads_edges=self.reads_edges)
 
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
@@ -330,11 +341,8 @@ class Method(ABC):
         )
 
     def view(self, graph: Graph) -> Graph:
-        """Return what checks, plans, fits and predictions see of a graph: handles of protected fields.
-
-        Published code in paper mode reads the data, and has no valid guarantee.
-        """
-        return graph if self.privacy_config.paper else protected_view(graph, self.privacy_config.unit)
+        """Return what checks, plans, fits and predictions see of a graph: handles of protected fields."""
+        return protected_view(graph, self.privacy_config.unit)
 
     def for_graph(self, view: Graph) -> Self:
         """Return the method with class names in its objective replaced by class numbers."""
@@ -374,7 +382,6 @@ class Method(ABC):
             Composed(()),
             delta=config.delta_for(view.num_nodes),
             releases=0,
-            mode=config.mode,
             deviations=view.deviations if protects else (),
             notes=self.notes(view) if protects else (),
         )
@@ -382,8 +389,8 @@ class Method(ABC):
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return the reasons why the guarantee is invalid; empty if it is valid."""
-        papers = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
-        return papers if self.privacy_config.unsafe_noise_seed is None else (*papers, SEEDED)
+        known = self.privacy_config.deviations
+        return known if self.privacy_config.unsafe_noise_seed is None else (*known, SEEDED)
 
     def notes(self, view: Graph) -> tuple[str, ...]:
         """Return notes of the guarantee summary about the data."""

@@ -47,7 +47,6 @@ from graphveil.estimators.training.record_plan import (
     RecordPlan,
     fit_node_level,
     metric_queries,
-    plan_node_level,
 )
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.training.heads import MULTICLASS, TaskHead
@@ -137,9 +136,13 @@ class PrivateMLP(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are charged with it."""
+        return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
+
+    def record_plan(self, sizes: PublicSizes) -> RecordPlan:
+        """Return the training and its counts, before they are calibrated."""
         training, unit = self.training(sizes), self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
-        record_plan = RecordPlan(
+        return RecordPlan(
             unit=unit,
             trainings=(training,),
             shares=(1.0,),
@@ -147,7 +150,6 @@ class PrivateMLP(Method):
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""
@@ -408,7 +410,7 @@ class MLP(NetworkKeywords, Estimator):
 
     A private graph method is useful only if it is more accurate than this baseline.
 
-    **Tuned** (edge-level units and ``none``; the default in strict mode). Five networks are each trained
+    **Tuned** (edge-level units and ``none``; the default). Five networks are each trained
     without one fifth of the labeled nodes. Their hyperparameters are chosen among three candidates on
     held-out labels, and they are blended with votes of nodes with similar features. Validation labels are
     used for training. No node's own label affects its prediction, so validation accuracy is meaningful.
@@ -418,16 +420,16 @@ class MLP(NetworkKeywords, Estimator):
     sizes and the budget (``NodeLevelSoftmax``). Validation records are used for training.
 
     **Small.** One network of the given architecture, as papers use for comparison (GAP: three layers of 16
-    units). Used in paper mode, and if any keyword of the network differs from its default.
+    units). Used if any keyword of the network differs from its default.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
         tuned: Whether all settings are chosen automatically, on held-out public labels or, under node-level
-            units, from public sizes. None for yes in strict mode, unless a keyword of the network or its
+            units, from public sizes. None for yes, unless a keyword of the network or its
             training is given.
         layers: Number of layers, including the output layer. None for 3. Under node-level units 2, since more
-            parameters need more noise, and in paper mode there 3.
+            parameters need more noise.
 
     Raises:
         ConfigError: If a parameter is outside its range, not supported under the unit, or contradicts
@@ -439,9 +441,7 @@ class MLP(NetworkKeywords, Estimator):
         Unit: node-level. Reads: features and labels. Charges: the training steps as one query to the training
         records, recorded before the first step. Nulling a record changes each clipped sum by at most C. The
         noise is the smallest whose exact accounting meets (epsilon, delta). Public: the parameters. A
-        prediction reads the node's own features and the parameters, no other record. In paper mode (MLP-DP of
-        Sajadmanesh et al.: GAP, 2023) the noise follows the paper's Rényi accounting, and the epoch with the
-        best exact validation accuracy is kept.
+        prediction reads the node's own features and the parameters, no other record.
 
     >>> from graphveil.data import synthetic
     >>> from graphveil.data.recipes import RECIPES
@@ -458,10 +458,6 @@ class MLP(NetworkKeywords, Estimator):
     predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
-    paper_deviations: ClassVar[tuple[str, ...]] = (
-        "noise calibrated by the paper's Renyi accounting",
-        "the epoch of the best exact validation accuracy is kept, which is not charged",
-    )
 
     tuned: bool | None = None
     layers: int | None = None
@@ -469,7 +465,7 @@ class MLP(NetworkKeywords, Estimator):
     def _build_method(self) -> Method:
         privacy_config = self.privacy_config
         check_selection(self, self.task)
-        is_tuned = self._is_tuned(privacy_config)
+        is_tuned = self._is_tuned()
         if is_tuned and self.task == REGRESSION and not privacy_config.on_records:
             return TunedRegression(
                 name=self.method,
@@ -480,7 +476,7 @@ class MLP(NetworkKeywords, Estimator):
         if is_tuned and self.task != REGRESSION:
             tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
             return tuned(name=self.method, privacy_config=privacy_config)
-        usual = 2 if privacy_config.on_records and not privacy_config.paper else 3
+        usual = 2 if privacy_config.on_records else 3
         depth = usual if self.layers is None else self.layers
         checks.depth(layers=depth)
         kind = PrivateMLP if privacy_config.on_records else NonPrivateMLP
@@ -492,19 +488,14 @@ class MLP(NetworkKeywords, Estimator):
             shape=MLPArchitecture(training_config=training_config, depth=depth),
         )
 
-    def _is_tuned(self, privacy_config: PrivacyConfig) -> bool:
+    def _is_tuned(self) -> bool:
         """Whether all settings are chosen automatically; rejects keywords that contradict this."""
         checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         given = [name for name in named if getattr(self, name) != defaults[name]]
         if self.tuned is None:
-            return not (privacy_config.paper or given)
-        if self.tuned and privacy_config.paper:
-            raise ConfigError(
-                "tuned=True is not part of the published method. Omit it, or use mode='strict' (--mode "
-                "strict)."
-            )
+            return not given
         if self.tuned and given:
             raise ConfigError(
                 f"tuned=True chooses {', '.join(given)} itself. Omit tuned, or omit {', '.join(given)}."

@@ -1,4 +1,4 @@
-"""Privacy unit, budget and accounting mode of a method, and the guarantee that follows from them."""
+"""Privacy unit and budget of a method, and the guarantee that follows from them."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import partial
 
 from graphveil._util.figures import format_upper_bound
 from graphveil.core.accounting.gaussian import check_delta
-from graphveil.core.guarantee import EdgeUse, Mode
+from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import Queries, ReleasePlan, calibrate_plan
 from graphveil.core.queries.list_products import ListProductQuery
 from graphveil.core.queries.out_edge_sums import OutDegreeSumQuery, OutEdgeSumQuery
@@ -22,7 +22,7 @@ from graphveil.privacy import Guarantee
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
-    """Privacy unit, budget and mode of a method; see ``Estimator`` for each parameter.
+    """Privacy unit and budget of a method; see ``Estimator`` for each parameter.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> terms = PrivacyConfig(unit=UndirectedEdge(), epsilon=1.0)
@@ -31,14 +31,13 @@ class PrivacyConfig:
     """
 
     unit: Unit
-    mode: Mode = "strict"
     epsilon: float | None = None
     delta: float | str = "auto"
     max_units: int | None = None
     seed: int | None = None
     unsafe_noise_seed: int | None = None
     private_metrics: bool = False
-    paper_deviations: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
 
     @property
     def on_records(self) -> bool:
@@ -49,11 +48,6 @@ class PrivacyConfig:
     def protects(self) -> bool:
         """Whether the unit protects anything."""
         return not isinstance(self.unit, NoUnit)
-
-    @property
-    def paper(self) -> bool:
-        """Whether a paper is reproduced, including its own accounting."""
-        return self.mode == "paper"
 
     @property
     def budget(self) -> float:
@@ -117,7 +111,7 @@ def plan_guarantee(
     """Return the guarantee of one release under a plan. Only public properties of the graph are read.
 
     Args:
-        privacy_config: Unit and mode.
+        privacy_config: The unit.
         plan: Queries of the release.
         view: Graph that is queried.
         deviations: Reasons of the method why the guarantee is invalid; those of the graph are added.
@@ -142,7 +136,6 @@ def plan_guarantee(
         delta=plan.delta,
         releases=1,
         slack=plan.slack,
-        mode=privacy_config.mode,
         deviations=deviations + view.deviations,
         notes=notes,
         linear_group_scaling=plan.linear_group_scaling,

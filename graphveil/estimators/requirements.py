@@ -8,7 +8,6 @@ import torch
 from graphveil._util import checks
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.accounting.gaussian import auto_delta, check_delta, epsilon_of, mu_of
-from graphveil.core.guarantee import Mode
 from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -61,7 +60,6 @@ class EstimatorConfig(Protocol):
 
     epsilon: float | None
     delta: float | str
-    mode: Mode
     seed: int | None
     unsafe_noise_seed: int | None
     max_units: int | None
@@ -83,7 +81,6 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
         ConfigError: If a parameter is outside its range, has no effect, or the budget is missing.
     """
     check_parameters(model, unit)
-    checks.one_of(("strict", "paper"), mode=model.mode)
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
     # Locally randomized records are charged when they are reported, not when a model is fitted to them.
@@ -124,8 +121,6 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
             f"{model.method} predicts classes only, and does not support task='regression'. Use one "
             f"of {REGRESSION_METHODS}."
         )
-    if model.mode == "paper":
-        raise ConfigError("task='regression' has no paper mode. Use mode='strict'.")
     if model.private_metrics:
         raise ConfigError(
             "private_metrics (--private-metrics) counts correct predictions, which task='regression' "
@@ -235,12 +230,11 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
         )
 
 
-def check_graph(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool) -> None:
-    """Reject a graph that the unit or the training cannot use, before anything is spent.
+def check_learnable(privacy_config: PrivacyConfig, view: Graph) -> None:
+    """Reject a graph that the training cannot use, before anything is spent.
 
     Under node-level units labels are protected, so only membership in the split is read.
     """
-    check_unit(privacy_config, view, reads_edges=reads_edges)
     if privacy_config.on_records:
         check_members(view, "train", *(("val", "test") if privacy_config.private_metrics else ()))
         return
@@ -266,12 +260,7 @@ def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool)
     if not reads_edges:
         return
     unit, epsilon = privacy_config.unit, privacy_config.epsilon
-    if (
-        isinstance(unit, DirectedEdge)
-        and not view.directed
-        and not privacy_config.paper
-        and epsilon is not None
-    ):
+    if isinstance(unit, DirectedEdge) and not view.directed and epsilon is not None:
         # A delta to compare at; a pure guarantee has none.
         delta = privacy_config.delta_for(view.num_nodes) or auto_delta(unit, view.num_nodes)
         actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
@@ -280,7 +269,7 @@ def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool)
             f"{format_upper_bound(epsilon)}: each undirected edge is stored twice, which is epsilon "
             f"{format_upper_bound(actual)} (delta {format_delta(delta)}). If edges have a direction, load "
             "the graph with directed=True (--directed). Otherwise use unit='undirected-edge' (--unit "
-            "undirected-edge), or mode='paper' (--mode paper)."
+            "undirected-edge)."
         )
     if isinstance(unit, UndirectedEdge) and view.directed:
         raise UnitError(

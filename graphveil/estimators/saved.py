@@ -56,12 +56,15 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     release = find_release(root)
     rows = None if per_node is None else as_path(per_node, "per_node")
     snapshot = read_release(root, release, rows)
-    if snapshot.method not in METHODS:
+    method = snapshot.method
+    if snapshot.parameters.get("mode") == "paper":  # of older folders
+        method = f"{method}-paper"
+    if method not in METHODS:
         raise ArtifactError(
             f"{MODEL} names a method that this version of graphveil does not support. Supported "
             f"methods are {', '.join(METHODS)}."
         )
-    model = build(METHODS[snapshot.method], dict(snapshot.parameters), release / MODEL)
+    model = build(METHODS[method], dict(snapshot.parameters), release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
         raise ArtifactError(
             f"{MODEL} and {PRIVACY} name different privacy units. Copy the model folder from the "
@@ -113,6 +116,7 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
     """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
     # A stored infinity is a text, and stays one where the type of the parameter allows texts.
     hints = parameter_types(cls)
+    parameters = {name: value for name, value in parameters.items() if name in hints or name not in _REMOVED}
     texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
     given = {
         name: math.inf if value == INFINITE and name not in texts else value
@@ -137,6 +141,7 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
         raise ArtifactError(f"{path.name}: {error}") from None
 
 
+_REMOVED = ("mode", "batch_size", "clip", "clip_per")  # keywords that only older folders have
 _ADDED = {
     "task": "classification",
     "target_range": None,

@@ -30,7 +30,7 @@ from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import NoUnit, UndirectedEdge, Unit
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.errors import GraphError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
 from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
@@ -420,11 +420,6 @@ class Spectral(Estimator):
             raise UnitError(
                 f"spectral has no guarantee under unit {privacy_config.unit.name!r}, because it reads all "
                 "edges of a node. Use unit 'undirected-edge', or method 'classcode' or 'gap'."
-            )
-        if self.mode == "paper":
-            raise ConfigError(
-                "spectral does not reproduce a paper, so mode='paper' is not available. Use "
-                "mode='strict' (--mode strict)."
             )
         most = MAX_EDGES if self.max_edges is None else self.max_edges
         response = None

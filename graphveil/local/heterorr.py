@@ -53,15 +53,9 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
 from graphveil.training import TrainingSchedule
 
-_PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
-_NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
 GRAPH_AND_FEATURE_INPUT_NOTE = (
     "the model was trained on a released graph, drawn once by {mechanism}, and on features as they were "
     "reported, and predicts on these alone: no prediction reads a true private edge or a true feature"
-)
-PUBLIC_WEIGHTS_NOTE = (
-    "the source weighs features by scores of each record, which no budget of its covers: here weights are "
-    "public, the same for all records, and add up to one"
 )
 _PARTS = ("values", "indices")  # names of the tensors of a report
 
@@ -75,9 +69,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     X~ and G~ are released once. Everything that is computed from them is post-processing and does not spend
     privacy budget. The network reads only X~ and G~, in training and for predictions. It never reads a true
     feature or a true private edge.
-
-    Paper mode follows the source: the dendrogram uses alternating walks with the exponent eps / Delta, for
-    which no guarantee is proved. The bins are tenths without unbiased decoding, and there is no batch norm.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -114,9 +105,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     method: ClassVar[str] = "heterorr"
     scales_features: ClassVar[bool] = False
-    paper_deviations: ClassVar[tuple[str, ...]] = (
-        "the source's own algorithm, whose budget for private edges is not proved",
-    )
 
     features: str = "feature-rr"
     perturb: str | None = "edge-rr"
@@ -204,28 +192,18 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             )
 
     def _build_method(self) -> "HeteroMethod":
-        privacy_config, paper = self.privacy_config, self.mode == "paper"
-        assert self.perturb is not None  # checked in _check_config
-        shape: NetworkArchitecture = GcnArchitecture(
-            hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
-        )
-        if self.residual:
-            shape = residual_shape(self, "gcn")
+        privacy_config = self.privacy_config
         graph_method = FullGraphMethod(
             name=self.method,
             privacy_config=privacy_config,
-            shape=shape,
+            shape=self._shape(),
             schedule=self._schedule(),
-            mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),
+            mechanism=build_graph_mechanism(privacy_config, self),
             input_note=GRAPH_AND_FEATURE_INPUT_NOTE,
         )
-        keywords = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
-        given = any(keywords[name] != value for name, value in _NAIVE.items() if name != "features")
-        if paper and self.features == "feature-rr" and not given:
-            keywords |= _NAIVE  # the bins of the source
         feature_randomizer = FeatureRandomizer(
             method=self.method,
-            report_config=ReportConfig.from_keywords(privacy_config, features=FeatureKeywords(**keywords)),
+            report_config=ReportConfig.from_keywords(privacy_config, features=self._feature_keywords()),
         )
         return HeteroMethod(
             name=self.method,
@@ -234,19 +212,16 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             feature_randomizer=feature_randomizer,
         )
 
+    def _shape(self) -> NetworkArchitecture:
+        if self.residual:
+            return residual_shape(self, "gcn")
+        return GcnArchitecture(hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self))
+
+    def _feature_keywords(self) -> FeatureKeywords:
+        return FeatureKeywords(**{name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__})
+
     def _schedule(self) -> TrainingSchedule:
-        """Return the schedule; in paper mode, unset values are those of the source."""
-        schedule = resolve_schedule(self)
-        if self.mode != "paper":
-            return schedule
-        epochs = _PAPER_EPOCHS if self.epochs is None else self.epochs
-        patience = _PAPER_PATIENCE if self.patience is None else self.patience
-        return TrainingSchedule(
-            epochs=epochs,
-            learning_rate=schedule.learning_rate,
-            weight_decay=schedule.weight_decay,
-            patience=patience,
-        )
+        return resolve_schedule(self)
 
 
 # -- features ----
@@ -268,10 +243,12 @@ class FeatureRandomizer:
     Args:
         method: Name of the method in the privacy ledger.
         report_config: How one node randomizes its features; labels are public.
+        notes: Further notes of the guarantee.
     """
 
     method: str
     report_config: ReportConfig
+    notes: tuple[str, ...] = ()
 
     def mechanism(self, features: int) -> FeatureMechanism:
         """Return the mechanism for this number of features."""
@@ -285,12 +262,8 @@ class FeatureRandomizer:
         seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
         return report_guarantee(
             {"features": claim},
-            mode=privacy_config.mode,
             deviations=(*claim.deviations, *record_deviations(view), *seeded),
-            notes=(
-                *((ROW_SCALED,) if self.report_config.scaling == "row" else ()),
-                *((PUBLIC_WEIGHTS_NOTE,) if privacy_config.paper else ()),
-            ),
+            notes=(*((ROW_SCALED,) if self.report_config.scaling == "row" else ()), *self.notes),
             labels_public=True,
         )
 

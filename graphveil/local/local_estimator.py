@@ -258,7 +258,7 @@ class LocalEstimator(LabelKeywords, Estimator):
                 "The other model has no LDP reports, because it is not fitted or was loaded from a file. "
                 "Fit it in this process first."
             )
-        names = ["unit", "mode"]
+        names = ["unit"]
         if issubclass(type(self), FeatureKeywords):
             names += ["delta", *(part.name for part in fields(FeatureKeywords))]
         for name in (*names, *(part.name for part in fields(LabelKeywords))):

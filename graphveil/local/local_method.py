@@ -165,9 +165,8 @@ class LocalMethod(Method):
     def _report_guarantee(self, claims: dict[Part, LocalDPClaim]) -> Guarantee:
         config = self.privacy_config
         own = (why for claim in claims.values() for why in claim.deviations)
-        paper = config.paper_deviations if config.paper else ()
         seeded = () if config.unsafe_noise_seed is None else (SEEDED,)
-        return report_guarantee(claims, mode=config.mode, deviations=(*own, *paper, *seeded))
+        return report_guarantee(claims, deviations=(*own, *config.deviations, *seeded))
 
     def notes(self, view: Graph) -> tuple[str, ...]:
         """Return the notes about the data for the guarantee."""

@@ -310,7 +310,7 @@ class NetworkMethod(LocalMethod):
         self, view: Graph, inputs: PropagatedInputs, noisy: NoisyLabels, session: Session
     ) -> tuple[Backbone, list[EpochRecord]]:
         """Return a network that was trained on reported labels, and its epochs."""
-        network = self.build(self.sizes_of(view), session.streams.torch(self.name))
+        network = self.build(self.sizes_of(view), session.streams.torch(self.stream_name))
         network.on(view.adjacency)
         on_epoch = session.epochs("classifier", self.schedule.epochs)
         history = fit_noisy_labels(

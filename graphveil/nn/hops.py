@@ -16,7 +16,7 @@ from graphveil.core.clipping.ghost_modules import (
     UnitRows,
 )
 from graphveil.core.features import plain_unit
-from graphveil.nn.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.nn.layers import Batch, Combine, FeedForward, Hidden, Linear, unit_rows
 
 _BATCH_NORM_MOMENTUM = 0.1  # momentum of batch norm's running moments
 
@@ -24,9 +24,7 @@ _BATCH_NORM_MOMENTUM = 0.1  # momentum of batch norm's running moments
 class Encoder(nn.Module):
     """An encoder and the head that it is trained with, on L2-normalized embeddings, as the hops read them.
 
-    With ``plain_head`` the head separates classes by the direction of embeddings, which sums preserve. The
-    paper's encoder has batch norm between embeddings and head. With ``activated`` it has an activation there
-    instead, as in the paper's reference under node-level units, which has no batch norm.
+    The head is linear, so it separates classes by the direction of embeddings, which sums preserve.
 
     Shapes: (B, widths[0]) -> (B, classes); ``rows`` returns (B, widths[-1]).
     """
@@ -36,8 +34,6 @@ class Encoder(nn.Module):
         widths: Sequence[int],
         classes: int,
         *,
-        plain_head: bool,
-        activated: bool = False,
         generator: torch.Generator,
         activation: str,
         batch_norm: bool,
@@ -47,15 +43,11 @@ class Encoder(nn.Module):
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._base = FeedForward(widths, generator=generator, **layers)
-        normed = batch_norm and not plain_head
-        self._norm = nn.BatchNorm1d(widths[-1]) if normed else nn.Identity()
         self._head = Linear(widths[-1], classes, generator=generator)
-        self._activation = activation if activated else None
 
     def ghost(self) -> GhostModule:
         """Return the network for private training."""
-        between = [Activation(self._activation)] if self._activation else []
-        return GhostSequential(self._base.ghost(), UnitRows(), *between, self._head.ghost())
+        return GhostSequential(self._base.ghost(), UnitRows(), self._head.ghost())
 
     def rows(self, x: Batch) -> Tensor:
         """Return the embeddings."""
@@ -95,8 +87,7 @@ class Encoder(nn.Module):
 
     def forward(self, x: Batch) -> Tensor:
         """Return the head's logits."""
-        rows = self._norm(self.rows(x))
-        return cast(Tensor, self._head(_activated(self._activation, rows) if self._activation else rows))
+        return cast(Tensor, self._head(self.rows(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,49 +202,6 @@ class HopClassifier(nn.Module):
         """Return logits."""
         parts = [branch(view) for branch, view in zip(self._branches, views, strict=True)]
         return cast(Tensor, self._head(self._combine(parts)))
-
-
-class UnitHopClassifier(nn.Module):
-    """The reference's classifier under node-level units: branches, L2-normalization, and a head.
-
-        y = head(act(unit(concat(base_0(x_0), ..., base_K(x_K)))))
-
-    Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
-    """
-
-    def __init__(
-        self,
-        hops: int,
-        base: Sequence[int],
-        head: Sequence[int],
-        *,
-        generator: torch.Generator,
-        activation: str,
-    ) -> None:
-        """Initialize the parameters."""
-        super().__init__()
-        layers: dict[str, Any] = {"generator": generator, "activation": activation}
-        self._branches = nn.ModuleList(FeedForward(base, **layers) for _ in range(hops))
-        self._head = FeedForward([hops * base[-1], *head], **layers)
-        self._activation = activation
-
-    def ghost(self) -> GhostModule:
-        """Return the network for private training, which reads the concatenated aggregates in blocks."""
-        branches = [cast(FeedForward, branch).ghost() for branch in self._branches]
-        return GhostSequential(
-            GhostBranches(*branches), UnitRows(), Activation(self._activation), self._head.ghost()
-        )
-
-    def forward(self, views: Sequence[FixedRows]) -> Tensor:
-        """Return logits."""
-        parts = [branch(view.values) for branch, view in zip(self._branches, views, strict=True)]
-        combined = unit_rows(torch.cat(parts, dim=1))
-        return cast(Tensor, self._head(_activated(self._activation, combined)))
-
-
-def _activated(name: str, rows: Tensor) -> Tensor:
-    """Return the activation without overwriting its input, which a gradient needs."""
-    return ACTIVATIONS[name](rows.clone())
 
 
 def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:

@@ -8,17 +8,36 @@
 4
 """
 
+from importlib import import_module
+
+from graphveil._util import checks
 from graphveil.data.public_edges import public_edges_outside, sample_public_edges
 from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
-from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, parse_mechanism, release_graph
+from graphveil.perturb.mechanism import GraphMechanism, parse_mechanism, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph, guarantee_of, load
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {
     one.name: one for one in (EdgeRand, LapGraph, ARR, PrivHRG, EdgeRR)
 }
+
+
+def mechanism_class(name: str) -> type[GraphMechanism]:
+    """Return a mechanism by its name; ``arr-paper`` is ``arr`` as in published code, without a guarantee.
+
+    Raises:
+        ConfigError: If no mechanism has this name.
+    """
+    published = name.removesuffix("-paper")
+    if name != published in MECHANISMS:
+        found: dict[str, type[GraphMechanism]]
+        found = import_module("graphveil.papers.as_published.graph_mechanisms").PUBLISHED
+        return found[published]
+    checks.one_of(tuple(MECHANISMS), mechanism=name)
+    return MECHANISMS[name]
+
 
 __all__ = [
     "ARR",
@@ -35,7 +54,7 @@ __all__ = [
     "guarantee_of",
     "lap_graph",
     "load",
-    "mechanism_for_mode",
+    "mechanism_class",
     "parse_mechanism",
     "priv_hrg",
     "public_edges_outside",

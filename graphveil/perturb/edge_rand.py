@@ -49,7 +49,7 @@ class EdgeRand(GraphMechanism):
 
 
 def response_facts(flip: float, expected: float, domain: Domain) -> list[tuple[str, str]]:
-    """Return the lines of the plan of a randomized response, here and in paper mode."""
+    """Return the lines of the plan of a randomized response, here and in published code."""
     return [
         ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
         ("expected", f"{expected:,.0f} edges from noise alone, for any graph"),

@@ -68,7 +68,7 @@ class LapGraph(GraphMechanism):
 
 
 def count_facts(queries: tuple[Query, ...], domain: Domain, max_edges: int) -> list[tuple[str, str]]:
-    """Return the lines of the plan for both queries, here and in paper mode."""
+    """Return the lines of the plan for both queries, here and in published code."""
     total, cells = queries
     most = min(domain.size, max_edges)
     return [

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -15,7 +14,6 @@ from graphveil._util.checks import parse_arguments, parse_name, suggestion
 from graphveil._util.threads import one_thread
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.node_pairs import Domain, PublicPart, no_public_edges
-from graphveil.core.guarantee import Mode
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import ledger_of
 from graphveil.core.plan import ReleasePlan
@@ -26,14 +24,13 @@ from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.recipes import about_edges
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.perturb.perturbed_graph import PerturbedGraph, provenance_of
 from graphveil.privacy import Guarantee
 
 MAX_EDGES = 20_000_000
 MAX_EPSILON = 36.0  # a larger budget changes a pair with a probability below 2^-51
 SEEDED = "the noise is reproducible from a seed"
-_PAPERS = "graphveil.papers.as_published.graph_mechanisms"  # loaded in paper mode only
 
 
 class ReleaseOptions(TypedDict, total=False):
@@ -46,14 +43,12 @@ class ReleaseOptions(TypedDict, total=False):
             numbers, in a tensor, an array or a sequence. The list is public, and never derived from the
             edges, because having a private edge is protected.
         unsafe_noise_seed: Makes the noise reproducible, so the guarantee is not valid.
-        mode: ``"paper"`` releases by the published code's own algorithm, flaws included, without a guarantee.
     """
 
     unit: str | None
     public_edges: Adjacency | None
     private_nodes: Tensor | npt.ArrayLike | None
     unsafe_noise_seed: int | None
-    mode: Mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +61,6 @@ class GraphMechanism(ABC):
     """
 
     name: ClassVar[str]
-    mode: ClassVar[Mode] = "strict"
 
     epsilon: float
     max_edges: int = MAX_EDGES
@@ -109,15 +103,6 @@ class GraphMechanism(ABC):
             Reads: private edges through the queries of ``release``, which was charged when it was opened. The
             result is noisy, and public as far as the guarantee is valid.
         """
-
-    def for_mode(self, mode: Mode) -> "GraphMechanism":
-        """Return the mechanism, or for paper mode the published one with the same settings."""
-        checks.one_of(("strict", "paper"), mode=mode)
-        if mode == self.mode or mode == "strict":
-            return self
-        kind, known = mechanism_for_mode(type(self), mode), {part.name for part in fields(self)}
-        shared = [part.name for part in fields(kind) if part.init and part.name in known]
-        return kind(**{name: getattr(self, name) for name in shared})
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
         """Return the released node pairs as a graph with the public edges; see ``adjacency_of``."""
@@ -165,7 +150,6 @@ class GraphMechanism(ABC):
             plan.event,
             delta=plan.delta,
             releases=1,
-            mode=self.mode,
             deviations=(*self.deviations(domain), *graph.deviations, *((SEEDED,) if seeded else ())),
             notes=tuple(note for note in graph.notes if about_edges(note)),
             graph=True,
@@ -181,7 +165,6 @@ def release_graph(
     public_edges: Adjacency | None = None,
     private_nodes: Tensor | npt.ArrayLike | None = None,
     unsafe_noise_seed: int | None = None,
-    mode: Mode = "strict",
 ) -> PerturbedGraph:
     """Charge a mechanism's release, run it, and return the noisy graph with its guarantee.
 
@@ -195,7 +178,7 @@ def release_graph(
         and labels are unchanged, and not covered.
     """
     check_kind(graph)
-    protected, mechanism = parse_unit(unit, max_degree=1), mechanism.for_mode(mode)
+    protected = parse_unit(unit, max_degree=1)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges
     view = protected_view(graph, protected)
@@ -219,23 +202,6 @@ def release_graph(
 def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
     """Return the public edges of a graph, if the unit leaves any public."""
     return graph.public.edges if isinstance(unit, EdgeSubset) and graph.public is not None else None
-
-
-def mechanism_for_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
-    """Return a mechanism's class, or for paper mode that of the published code.
-
-    Raises:
-        NotImplementedGuaranteeError: Its published code is not reproduced.
-    """
-    if mode == "strict":
-        return kind
-    published: type[GraphMechanism] | None = import_module(_PAPERS).PUBLISHED.get(kind)
-    if published is None:
-        raise NotImplementedGuaranteeError(
-            f"{kind.name} does not reproduce published code, so mode='paper' is not available. Use "
-            "mode='strict' (--mode strict)."
-        )
-    return published
 
 
 def domain_of(
@@ -290,20 +256,16 @@ def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin
     )
 
 
-def parse_mechanism(
-    text: str, known: Mapping[str, type[GraphMechanism]], *, mode: Mode = "strict", **common: Any
-) -> GraphMechanism:
+def parse_mechanism(text: str, known: Mapping[str, type[GraphMechanism]], **common: Any) -> GraphMechanism:
     """Parse a mechanism from its name, with its settings in brackets.
 
     Args:
         text: A name, or a name with settings.
         known: Available mechanisms, by name.
-        mode: Strict, or the published code's.
         common: Further fields; those that the mechanism lacks are ignored, and those in brackets win.
 
     Raises:
         ConfigError: No mechanism has this name, or it does not have these settings.
-        NotImplementedGuaranteeError: Its published code is not reproduced.
 
     >>> from graphveil.perturb import MECHANISMS
     >>> parse_mechanism("arr(density_fraction=0.2)", MECHANISMS, epsilon=1.0, seed=3)
@@ -322,7 +284,7 @@ def parse_mechanism(
             f"The settings in perturb={text!r} must be name=value pairs, as in "
             "edge-rr(structure=public, rounds=200)"
         ) from None
-    kind = mechanism_for_mode(known[name], mode)
+    kind = known[name]
     has = [part.name for part in fields(kind) if part.init]
     own = [setting for setting in has if setting not in ("epsilon", "max_edges")]  # these are keywords
     unknown = [setting for setting in given if setting not in own]

@@ -174,7 +174,7 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
     ends = [part if graph.ids is None else graph.ids[part] for part in (tail[once], head[once])]
     columns = {source: pa.array(ends[0]), target: pa.array(ends[1])}
     weights = graph.edge_weights()
-    if weights is not None:  # of paper mode, where zeros are stored
+    if weights is not None:  # of published code, which stores zeros
         columns["weight"] = pa.array(weights.numpy()[once])
     return tables.with_record(pa.table(columns), graph.edge_set.released)
 

@@ -60,7 +60,7 @@ class GuaranteeRecord(BaseModel):
     delta: float = Field(ge=0, lt=1)
     releases: int = Field(ge=0, le=_MAX_COUNT)
     slack: float = Field(ge=0, lt=1)
-    mode: Literal["strict", "paper"]
+    mode: Literal["strict", "paper"] = "strict"  # in files of earlier versions, which need it
     deviations: _Texts
     notes: _Texts
     linear_group_scaling: bool
@@ -101,10 +101,10 @@ def events_from_plain(records: object) -> Composed:
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return the inputs of a guarantee's accounting; its numbers and sentences follow from them."""
-    names = [name for name in GuaranteeRecord.model_fields if name not in ("events", "additional")]
+    names = [name for name in GuaranteeRecord.model_fields if name not in ("events", "additional", "mode")]
     additional = [guarantee_to_plain(one) for one in guarantee.additional]
     record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
-    return record | {"events": events_to_plain(guarantee.event)}
+    return record | {"mode": "strict", "events": events_to_plain(guarantee.event)}
 
 
 def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
@@ -141,6 +141,7 @@ def guarantee_from_record(record: GuaranteeRecord) -> Guarantee:
         PrivacyError: It names an unknown unit, or its events do not go together.
     """
     values = dict(record)
+    del values["mode"]
     if any(one.additional for one in record.additional):
         raise ArtifactError("an additional guarantee cannot contain further additional guarantees")
     additional = tuple(map(guarantee_from_record, values.pop("additional")))

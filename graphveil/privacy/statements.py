@@ -196,9 +196,7 @@ def _statement(guarantee: Guarantee) -> str:
         parts.append(_composition_note(guarantee))
     if guarantee.deviations:
         listed = "; ".join(guarantee.deviations)
-        parts.insert(
-            0, f"No valid guarantee ({guarantee.mode} mode). Known deviations: {listed}. It would read:"
-        )
+        parts.insert(0, f"No valid guarantee. Known deviations: {listed}. It would read:")
     return " ".join(parts)
 
 

@@ -307,7 +307,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 # Names whose values must agree: texts may be those of another version.
 _ACCOUNTED = {
-    *("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree", "additional"),
+    *("valid", "unit", "releases", "deviations", "notes", "replace_one", "max_degree", "additional"),
     *("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y"),
 }
 

@@ -416,8 +416,8 @@ class FinishedRun:
     @property
     def group(self) -> str:
         """What runs have in common that differ in their budget alone."""
-        mode = "" if self.metrics["mode"] == "strict" else f", {self.metrics['mode']} mode"
-        return f"{self.metrics['method']}{mode}"
+        name = str(self.metrics["method"])
+        return name if self.metrics["mode"] == "strict" else f"{name.removesuffix('-paper')}, paper mode"
 
     @property
     def metric(self) -> str | None:

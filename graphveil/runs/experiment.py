@@ -23,7 +23,6 @@ _SHARED_WITH_BASELINE = (
     "unit",
     "epsilon",
     "delta",
-    "mode",
     "max_units",
     "max_degree",
     "replace_one",
@@ -80,9 +79,9 @@ class Experiment:
         self.public.check(self.parameters.get("unit"))
 
     @cached_property
-    def paper(self) -> bool:
+    def as_published(self) -> bool:
         """Whether the experiment reproduces a paper, flaws included."""
-        return self.parameters.get("mode") == "paper"
+        return method_class(self.method).as_published
 
     @property
     def recipe_name(self) -> str | None:
@@ -103,7 +102,7 @@ class Experiment:
         if self.recipe_name is None:
             return None
         recipe = RECIPES[self.recipe_name]
-        by_id = self.local or (self.records and not self.paper)  # a paper's own split in paper mode
+        by_id = self.local or (self.records and not self.as_published)  # a paper has its own split
         return recipe.on_clients() if by_id else recipe
 
     @cached_property
@@ -116,7 +115,7 @@ class Experiment:
     @property
     def preparation(self) -> tuple[str | None, bool, bool]:
         """The key of the prepared graph: experiments with equal keys can share it."""
-        return self.recipe_name, self.records or self.local, self.paper
+        return self.recipe_name, self.records or self.local, self.as_published
 
     @cached_property
     def _first_model(self) -> "Estimator":
@@ -140,18 +139,16 @@ class Experiment:
         return self._build_baseline(run) if run else copy(self._first_baseline)
 
     def _build_baseline(self, run: int) -> "Estimator | None":
-        from graphveil.estimators.mlp import MLP
         from graphveil.local.heterorr import HeteroRR
         from graphveil.local.local_estimator import LocalEstimator
 
-        if self.method == MLP.method or not self.compare or self.parameters.get("multi_label"):
-            return None
         model = self.model(run)
+        if self.method == model.baseline or not self.compare or self.parameters.get("multi_label"):
+            return None
         if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):
             return model.no_graph_baseline()
-        known = self._parameters(run)
-        shared = ("seed", *_SHARED_WITH_BASELINE, *(("batch_size",) if self.paper else ()))
-        return MLP(**{name: known[name] for name in shared if name in known})
+        known, shared = self._parameters(run), ("seed", *_SHARED_WITH_BASELINE, *model.baseline_keywords)
+        return method_class(model.baseline)(**{name: known[name] for name in shared if name in known})
 
     def _parameters(self, run: int) -> dict[str, Any]:
         parameters = {"seed": self.seed + run, **self.parameters}
@@ -167,12 +164,12 @@ class Experiment:
         """Return a graph with its public part, as its recipe prepares it."""
         recipe = self._recipe
         graph = graph.replace(public=self.public.part(graph, self.source, seed=self.seed))
-        return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
+        return graph if recipe is None else recipe.prepare(graph, paper=self.as_published)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
 
-        Under a unit of records the split comes from ids alone, except a paper's own in paper mode. If
+        Under a unit of records the split comes from ids alone, except a paper's own. If
         records are protected, unlabeled test nodes count too, because labels may not affect this check.
         """
         recipe = self._recipe

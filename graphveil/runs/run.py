@@ -197,7 +197,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         [seed, name, stage, *asdict(epoch).values()] for name, one in models for stage, epoch in one.history_
     ]
     baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
-    compared = model if model.method == BASELINE_METHOD else baseline  # an MLP is its own baseline
+    compared = model if model.method == model.baseline else baseline  # an MLP is its own baseline
     unit = model.guarantee.unit
     labels_public = unit == NoUnit.name or protected_parts(model.guarantee) == "edges"
     released = getattr(model, "homophily_", None)  # how alike neighbors are, by released counts
@@ -282,7 +282,7 @@ def _stage_release(
         published = {f"{names[part]} {where}": value for part, value in record.private_accuracy.items()}
     else:
         parts = [("test", record.accuracy, record.metrics)]
-        if model.method != BASELINE_METHOD and record.baseline is not None:
+        if model.method != model.baseline and record.baseline is not None:
             parts.append(("no-graph baseline (MLP), test", record.baseline, record.baseline_metrics))
         published = {
             f"{prefix} {words}": value
@@ -416,7 +416,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         **{name: value for name, value in reported if name in ("eps_x", "eps_y")},
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
-        "mode": guarantee.mode,
+        "mode": "paper" if experiment.as_published else "strict",
         **({"task": REGRESSION, "target_range": model.target_range} if model.task == REGRESSION else {}),
         "runs": experiment.runs,
         "seed": experiment.seed,

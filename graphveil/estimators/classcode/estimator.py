@@ -117,11 +117,6 @@ class ClassCode(Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        if self.mode == "paper":
-            raise ConfigError(
-                "classcode does not reproduce a paper, so mode='paper' is not available. Use "
-                "mode='strict' (--mode strict)."
-            )
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)

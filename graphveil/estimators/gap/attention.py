@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +13,6 @@ from graphveil._util.figures import format_upper_bound
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
 from graphveil.core.clipping.dpsgd import Adam
-from graphveil.core.events import Composed, Gaussian, PoissonGaussian, compose
 from graphveil.core.noise.steps import public_rate
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.plan import calibrate_plan as calibrated
@@ -22,18 +22,8 @@ from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge, Unit
 from graphveil.errors import CalibrationError
-from graphveil.privacy import renyi
 from graphveil.release.weights import Attention
 
-PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
-# Not in the paper. Batch sizes from 279 to 409 are infeasible for the same budgets as in the paper
-# (benchmarks/notes/012-learned-attention.md).
-PAPER_BATCH = 320
-PAPER_DEVIATIONS = (
-    "the paper's Renyi accounting lets an edge add a clipped gradient or take one away; it replaces one by "
-    "another, twice the change",
-    "an undirected edge counts at both of its ends, in training and in the sums, and is charged at one",
-)
 NETWORK = ("source", "target", "bias", "readout", "offset")  # parameters that are kept; the head is not
 SIMILARITY = Attention()
 
@@ -54,8 +44,7 @@ class AttentionTraining:
 
     Guarantee (edge-level units): T Poisson-subsampled Gaussian steps under the replace-one relation and K
     Gaussian releases, composed in one privacy-loss distribution. Forward passes in training are not released,
-    so they need no noise. Paper mode keeps the paper's accounting, in which each pass is a release of the
-    sums, and its guarantee is invalid.
+    so they need no noise.
 
     Args:
         unit: An edge-level unit.
@@ -63,12 +52,11 @@ class AttentionTraining:
         classes: C.
         targets: Number of training nodes.
         hops: K.
-        steps: T; None for 100, in paper mode 1000.
-        multiplier: z. None for one at which training uses about a tenth of mu^2, in paper mode for 1.3.
-        batch_size: Expected targets in a batch; None for 256, in paper mode 320.
+        steps: T; None for 100.
+        multiplier: z. None for one at which training uses about a tenth of mu^2.
+        batch_size: Expected targets in a batch; None for 256.
         learning_rate: Step size of Adam.
         clip: C, the clipping norm of a target's gradient.
-        paper: Whether to keep the paper's accounting.
 
     Raises:
         ConfigError: If a parameter is outside its range.
@@ -89,7 +77,8 @@ class AttentionTraining:
     batch_size: int | None = None
     learning_rate: float = 0.02
     clip: float = 1.0
-    paper: bool = False
+
+    oriented: ClassVar[bool] = True  # whether an undirected edge is used at one of its ends only
 
     def __post_init__(self) -> None:
         """Check the parameters that no query checks."""
@@ -106,8 +95,6 @@ class AttentionTraining:
             CalibrationError: If training alone exceeds the budget.
         """
         require_delta(delta, "EdgeAttentionQuery")
-        if self.paper:
-            return self._paper_plan(epsilon, delta)
         multiplier = self.multiplier
         if not multiplier:
             # The central limit mu = q sqrt(T (e^(4/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with
@@ -120,23 +107,10 @@ class AttentionTraining:
                 exponent = math.log1p((mu / self._rate) ** 2 / self._steps)
                 multiplier = _MULTIPLIER_GROWTH / math.sqrt(exponent)
         training = self._attention_query(multiplier, 0.0).event(self.unit)
-        _reject(privacy_curve(training).epsilon(delta), epsilon)
+        check_training_cost(privacy_curve(training).epsilon(delta), epsilon)
         return calibrated(
             self.unit, epsilon, delta, lambda mu: self._queries(multiplier, mu), num_nodes=num_nodes
         )
-
-    def _paper_plan(self, epsilon: float, delta: float) -> ReleasePlan:
-        """Return the plan of the paper's Theorem 2: T sums of sensitivity one are released, unamplified."""
-        steps, multiplier = self._steps, self.multiplier or PAPER_MULTIPLIER
-        training = PoissonGaussian(multiplier, self._rate, steps)
-        _reject(renyi.epsilon_of_event(training, delta, "plain"), epsilon)
-
-        def event(sigma: float) -> Composed:
-            return compose(training, Gaussian(math.sqrt(steps) / sigma))
-
-        sigma = renyi.multiplier_of(epsilon, delta, event, "plain")
-        hop = replace(hops(1.0, 1, self.dim, self.unit, SIMILARITY)[0], sigma=(sigma,))
-        return ReleasePlan(self.unit, (self._attention_query(multiplier, sigma), *[hop] * self.hops), delta)
 
     def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
         """Return the queries if the hops have this mu."""
@@ -154,18 +128,21 @@ class AttentionTraining:
             sampling_rate=self._rate,
             learning_rate=self.learning_rate,
             clip=self.clip,
-            oriented=isinstance(self.unit, UndirectedEdge) and not self.paper,
+            oriented=isinstance(self.unit, UndirectedEdge) and self.oriented,
             forward_noise=hop_noise,
         )
 
     @property
     def _steps(self) -> int:
-        return self.steps or (PAPER_STEPS if self.paper else 100)
+        return self.steps or 100
+
+    @property
+    def _batch(self) -> int:
+        return self.batch_size or 256
 
     @property
     def _rate(self) -> float:
-        batch = self.batch_size or (PAPER_BATCH if self.paper else 256)
-        return public_rate(min(batch, self.targets), self.targets)
+        return public_rate(min(self._batch, self.targets), self.targets)
 
 
 def train_attention(
@@ -236,7 +213,8 @@ def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Te
     return matrix.detach(), bias.detach()
 
 
-def _reject(training: float, epsilon: float) -> None:
+def check_training_cost(training: float, epsilon: float) -> None:
+    """Reject training that alone exceeds the budget."""
     if training >= epsilon:
         raise CalibrationError(
             f"Training the attention weights alone uses epsilon {format_upper_bound(training)} of "

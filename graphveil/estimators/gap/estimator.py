@@ -10,7 +10,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.gap.attention import SIMILARITY
 from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapConfig, NodeLevelGap
-from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
+from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.privacy_config import PrivacyConfig
@@ -28,19 +28,16 @@ class GAP(NetworkKeywords, Estimator):
         x_0 = unit(encoder(features)),   r_k = A^T x_{k-1} + N(0, s^2),   x_k = unit(r_k),
         y = head(combine(base_0(x_0), ..., base_K(x_K))).
 
-    **Edge-level units.** In strict mode ``safe_unit`` bounds the norm of x_k by one in spite of rounding.
-    A noisy aggregate is shrunk by its estimated share of noise before it is summed again, and the classifier
-    also reads its norm. Paper mode keeps the paper's normalization, encoder and accounting.
+    **Edge-level units.** ``safe_unit`` bounds the norm of x_k by one in spite of rounding. A noisy aggregate
+    is shrunk by its estimated share of noise before it is summed again, and the classifier also reads its
+    norm.
 
     **Node-level units.** With ``node-record`` a source divides one budget over its out-edges,
 
         r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)).
 
     With ``node-bounded-degree`` the sum is not weighted. Between hops a node sends the output of the
-    encoder's head on its own embedding and its noisy aggregates (``Encoder.message``). Paper mode samples D
-    out-edges per node, uses one noise multiplier for training steps and hops, and has the networks of the
-    paper's reference. There the encoder's head and the classifier's head read activations of L2-normalized
-    embeddings.
+    encoder's head on its own embedding and its noisy aggregates (``Encoder.message``).
 
     Shapes: features (N, d) to probabilities (N, C). ``aggregates_`` holds the noisy aggregates r_1 to r_K,
     each (N, hidden).
@@ -62,9 +59,8 @@ class GAP(NetworkKeywords, Estimator):
             ``"one"``, ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that
             ``graphveil.release.weights.parse_weight`` accepts. The sensitivity is multiplied by the
             largest possible edge weight.
-        attention_steps: Noisy training steps of ``weights="attention"``. None for 100, in paper mode 1000.
-        attention_multiplier: Noise multiplier of these steps. None for one that uses about a tenth of mu^2,
-            in paper mode for 1.3.
+        attention_steps: Noisy training steps of ``weights="attention"``. None for 100.
+        attention_multiplier: Noise multiplier of these steps. None for one that uses about a tenth of mu^2.
         weight_rows: Vectors that weights by cosine read: ``"input"``, or those of the ``"previous"`` hop.
         encoder: Edge-level units: custom module, built as ``encoder(features, hidden)``, which maps dense
             inputs (B, features) to (B, hidden). Replaces ``encoder_layers``.
@@ -108,7 +104,6 @@ class GAP(NetworkKeywords, Estimator):
     predicts_numbers: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     needs_out_degree_bound: ClassVar[bool] = True
-    paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 
     hops: int = 2
     encoder_layers: int | None = None
@@ -153,7 +148,7 @@ class GAP(NetworkKeywords, Estimator):
             training_config=training_config,
             shape=shape,
             encoder_epochs=epochs,
-            hop_transform=HopTransform(privacy_config.paper, privacy_config.on_records),
+            hop_transform=RecordTransform() if privacy_config.on_records else HopTransform(),
             edge_weighting=edge_weighting,
         )
         if not privacy_config.on_records:
@@ -176,13 +171,12 @@ class GAP(NetworkKeywords, Estimator):
 
     def _shape(self, privacy_config: PrivacyConfig, training_config: TrainingConfig) -> GapArchitecture:
         """Return the architecture, rejecting networks without a closed form of per-record gradients."""
-        private, paper = privacy_config.on_records, privacy_config.paper
-        suits = 1 if private and not paper else 2
+        suits = 1 if privacy_config.on_records else 2
         depth = suits if self.encoder_layers is None else self.encoder_layers
         checks.depth(hops=self.hops, encoder_layers=depth)
         checks.depth(base_layers=self.base_layers, head_layers=self.head_layers)
         checks.one_of(COMBINATIONS, combine=self.combine)
-        if private and self.combine != "concat":
+        if privacy_config.on_records and self.combine != "concat":
             raise ConfigError(
                 f"combine={self.combine!r} is not supported under node-level units, which need "
                 "closed-form per-record gradients. Use combine='concat'."
@@ -195,8 +189,6 @@ class GAP(NetworkKeywords, Estimator):
             head_layers=self.head_layers,
             combine=self.combine,
             layers=training_config.layers,
-            paper=paper,
-            paper_on_records=private and paper,
             custom_encoder=self.encoder,
             custom_head=self.head,
         )
@@ -213,10 +205,6 @@ class GAP(NetworkKeywords, Estimator):
                     f"{name}= is a custom module, which would be trained without noise on node records that "
                     f"unit {privacy_config.unit.name!r} protects. Use an edge-level unit, or PrivateGNN, "
                     "which trains custom modules with noise."
-                )
-            if privacy_config.paper:
-                raise ConfigError(
-                    f"{name}= is not part of the published method. Omit it, or use mode='strict'."
                 )
         if self.encoder is not None and (self.encoder_layers is not None or not self.use_encoder):
             raise ConfigError(

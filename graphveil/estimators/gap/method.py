@@ -3,7 +3,6 @@
 Both aggregate embeddings over noisy hops, and train a classifier on the noisy aggregates.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -12,7 +11,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphveil.core.accounting.gaussian import require_delta
 from graphveil.core.clipping.isolation import finite_rows
 from graphveil.core.exact_sums import neighbor_sums, weighted_neighbor_sums
 from graphveil.core.features import Features, to_dense
@@ -24,21 +22,19 @@ from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.release import Release
-from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.core.unit import NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError
-from graphveil.estimators.edge_samples import sample_out_edges
-from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION, EdgeWeighting
+from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.gap.attention import (
     NETWORK,
-    PAPER_DEVIATIONS,
     AttentionTraining,
     attention_keys,
     attention_start,
     train_attention,
 )
-from graphveil.estimators.gap.networks import Classifier, GapArchitecture, HopTransform
+from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
 from graphveil.estimators.objective import fit_nonprivate
@@ -47,17 +43,10 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level, plan_node_level
-from graphveil.nn.hops import Encoder, FixedRows
+from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level
+from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
 from graphveil.nn.layers import batch_of, batches_of
-from graphveil.privacy import renyi
 from graphveil.training.heads import TaskHead
-
-NODE_LEVEL_PAPER_DEVIATIONS = (
-    "the epoch of the best exact validation accuracy is kept, which is not charged",
-    "the paper claims to hide all edges at a node; a sample of each node's own edges hides those that "
-    "the node declares, at most",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +87,7 @@ class GapConfig:
         aggregation = Aggregation(self, encoder, weight_network, attention)
         return TrainedGap(method, aggregation, classifier, sizes, method.head.restored(state))
 
-    def classifier_of(self, views: Sequence[Tensor], network: Classifier) -> Callable[[Tensor], Tensor]:
+    def classifier_of(self, views: Sequence[Tensor], network: HopClassifier) -> Callable[[Tensor], Tensor]:
         """Return a function from node indices to the classifier's logits."""
 
         @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
@@ -190,7 +179,7 @@ class TrainedGap(TrainedModel):
 
     method: "EdgeLevelGap | NodeLevelGap"
     aggregation: Aggregation
-    classifier: Classifier
+    classifier: HopClassifier
     sizes: PublicSizes
     head: TaskHead
 
@@ -222,11 +211,9 @@ class TrainedGap(TrainedModel):
         """Query the hops of another graph (only for new nodes if it has grown), and predict."""
         release, plan, transform = None, session.plan, self.aggregation.gap.hop_transform
         if plan is not None:
-            sample = view
-            if isinstance(self.method, NodeLevelGap):
-                sample = self.method.sample_edges(view, session)
             first = 0 if kept is None else len(kept.proba)
-            release = session.open(sample, plan_record_groups(plan, view), first=first)
+            queried = self.method.queried_graph(view, session)
+            release = session.open(queried, plan_record_groups(plan, view), first=first)
         rows, stds = self.aggregation.encode(view), hop_noise_stds(plan)
         known = None if kept is None else kept.rows
         aggregates = self.aggregation.aggregates(view, rows, release, session, known)
@@ -286,41 +273,38 @@ class EdgeLevelGap(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return K equal hops, after the steps of attention if edge weights are learned from edges."""
-        privacy_config, shape = self.privacy_config, self.gap.shape
+        privacy_config = self.privacy_config
         if not privacy_config.protects:
             return None
         unit, delta = privacy_config.unit, privacy_config.delta_for(sizes.nodes)
         if self.attention is not None:
-            training = AttentionTraining(
-                unit=unit,
-                dim=shape.width(sizes),
-                classes=sizes.classes,
-                targets=sizes.records,
-                hops=shape.hops,
-                steps=self.attention.steps,
-                multiplier=self.attention.multiplier,
-                paper=privacy_config.paper,
-            )
+            training = self.attention_training(sizes)
             return training.plan(privacy_config.budget, delta, num_nodes=sizes.nodes)
-        similarity = None if self.gap.edge_weighting is None else self.gap.edge_weighting.similarity
+        queries = partial(self.hops, sizes)
+        return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
 
-        def queries(mu: float) -> tuple[NeighborSumQuery, ...]:
-            return equal_hops(mu, shape.hops, shape.width(sizes), unit, similarity)
+    def hops(self, sizes: PublicSizes, mu: float) -> tuple[NeighborSumQuery, ...]:
+        """Return the K hops of a total mu."""
+        shape, weighting = self.gap.shape, self.gap.edge_weighting
+        similarity = None if weighting is None else weighting.similarity
+        return equal_hops(mu, shape.hops, shape.width(sizes), self.privacy_config.unit, similarity)
 
-        if not privacy_config.paper:
-            return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
-        require_delta(delta, "NeighborSumQuery")
-        mu = renyi.mu_of(privacy_config.budget, delta)
-        hops = queries(mu)
-        if similarity is not None:  # the noise of the paper's Lemma 1, which is that of sensitivity one
-            hops = tuple(replace(query, sigma=(math.sqrt(len(hops)) / mu,)) for query in hops)
-        return ReleasePlan(unit, hops, delta)
+    def attention_training(self, sizes: PublicSizes) -> AttentionTraining:
+        """Return the training of attention that is learned from edges."""
+        assert self.attention is not None
+        return AttentionTraining(
+            unit=self.privacy_config.unit,
+            dim=self.gap.shape.width(sizes),
+            classes=sizes.classes,
+            targets=sizes.records,
+            hops=self.gap.shape.hops,
+            steps=self.attention.steps,
+            multiplier=self.attention.multiplier,
+        )
 
-    def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return the paper's deviations, including those of its edge weights."""
-        weighted = PAPER_DEVIATIONS if self.attention is not None else (PAPER_WEIGHT_DEVIATION,)
-        more = weighted if self.privacy_config.paper and self.gap.edge_weighting is not None else ()
-        return (*super().deviations(view), *more)
+    def queried_graph(self, view: Graph, session: Session) -> Graph:
+        """Return the graph whose edges are queried."""
+        return view
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train the encoder, query the hops, and train the classifier on the aggregates."""
@@ -424,10 +408,14 @@ class NodeLevelGap(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the hops between two trainings, calibrated together."""
+        return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
+
+    def record_plan(self, sizes: PublicSizes) -> RecordPlan:
+        """Return trainings and hops, before they are calibrated."""
         unit, shape = self.privacy_config.unit, self.gap.shape
         assert isinstance(unit, NodeUnit)
         *_, classifier = trainings = self.trainings(sizes)
-        record_plan = RecordPlan(
+        return RecordPlan(
             unit=unit,
             trainings=trainings,
             shares=self.shares[-len(trainings) :],
@@ -439,7 +427,6 @@ class NodeLevelGap(Method):
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes)
 
     def trainings(self, sizes: PublicSizes) -> tuple[DPSGDTraining, ...]:
         """Return the classifier's training, after the encoder's if there is one."""
@@ -458,23 +445,15 @@ class NodeLevelGap(Method):
         )
         return encoder, classifier
 
-    def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return the paper's deviations, including those of its node-level variant."""
-        more = NODE_LEVEL_PAPER_DEVIATIONS if self.privacy_config.paper else ()
-        return (*super().deviations(view), *more)
-
-    def sample_edges(self, view: Graph, session: Session) -> Graph:
-        """Return the graph, in paper mode with a sample of each node's out-edges."""
-        if not (self.privacy_config.paper and isinstance(self.privacy_config.unit, NodeRecord)):
-            return view
-        sample = sample_out_edges(view.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))
-        return view.replace(adjacency=sample)
+    def queried_graph(self, view: Graph, session: Session) -> Graph:
+        """Return the graph whose edges are queried."""
+        return view
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
         gap, sizes = self.gap, self.sizes_of(view)
         groups = plan_record_groups(session.planned, view)
-        release = session.open(self.sample_edges(view, session), groups)  # recorded before any work
+        release = session.open(self.queried_graph(view, session), groups)  # recorded before any work
         with session.stage("encoder"):
             aggregation = Aggregation(gap, self._encoder(view, release, session))
             encode = partial(aggregation.encode, view)

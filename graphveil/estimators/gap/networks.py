@@ -16,10 +16,8 @@ from graphveil.estimators.own.code import Factory, build_module, factory_name
 from graphveil.estimators.own.module_checks import training_error_message
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.training.dpsgd import count_parameters
-from graphveil.nn.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
+from graphveil.nn.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
 from graphveil.nn.layers import Batch, Linear, SparseRows
-
-Classifier = HopClassifier | UnitHopClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +31,6 @@ class GapArchitecture:
         base_layers, head_layers: Layers of the classifier before and after hops are combined.
         combine: How hops are combined.
         layers: Keywords of all layers.
-        paper: Whether heads are those of the paper.
-        paper_on_records: Whether both networks are those of the paper's node-level reference.
         custom_encoder, custom_head: Custom modules in place of the encoder and of the classifier.
     """
 
@@ -45,8 +41,6 @@ class GapArchitecture:
     head_layers: int
     combine: str
     layers: dict[str, Any]
-    paper: bool
-    paper_on_records: bool
     custom_encoder: Factory | str | None = None
     custom_head: Factory | str | None = None
 
@@ -62,21 +56,16 @@ class GapArchitecture:
         return Encoder(
             self._encoder_widths(sizes),
             sizes.classes,
-            plain_head=not self.paper,
-            activated=self.paper_on_records,
             generator=generator,
             **self.layers,
         )
 
-    def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> Classifier:
+    def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> HopClassifier:
         """Return an untrained classifier of own embeddings and K hops."""
         views, base = self.hops + 1, self._base_widths(sizes)
         if self.custom_head is not None:
             return CustomHead(self.custom_head, views, self.width(sizes), sizes.classes, generator=generator)
         head = [*self._head_widths, sizes.classes]
-        if self.paper_on_records:
-            activation = self.layers["activation"]
-            return UnitHopClassifier(views, base, head, generator=generator, activation=activation)
         return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
 
     def check_custom_modules(self, sizes: PublicSizes) -> None:
@@ -117,38 +106,20 @@ class GapArchitecture:
         return [self.hidden] * (self.head_layers - 1)
 
 
-@dataclass(frozen=True)
 class HopTransform:
     """Normalization of vectors before a hop and of its aggregates.
 
-    Paper mode L2-normalizes. Otherwise the norm of a vector is at most one in spite of rounding, and a noisy
-    aggregate is shrunk by its estimated share of noise. Under node-level units vectors that overflow become
-    zero, since an error would reveal information about one protected record.
+    The norm of a vector is at most one in spite of rounding, and a noisy aggregate is shrunk by its estimated
+    share of noise.
     """
-
-    paper: bool
-    on_records: bool
 
     def unit(self, rows: Tensor) -> Tensor:
         """Return vectors of norm at most one."""
-        if self.paper:
-            return plain_unit(rows)
-        return safe_unit(finite_rows(rows) if self.on_records else rows)
+        return safe_unit(rows)
 
     def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
         """Return the next hop's input from a node's own embedding and its noisy aggregates."""
-        if self.paper:
-            return plain_unit(aggregates[-1])
-        if not self.on_records or encoder is None:
-            return shrink_unit(aggregates[-1], std)
-
-        def of(own: Tensor, *noisy: Tensor) -> Tensor:
-            if encoder.outputs == 1:
-                value, direction = encoder.number_message(own, noisy)
-                return self.unit(direction[None]) * value  # a factor of at most one does not increase a norm
-            return self.unit(encoder.message(own, noisy))
-
-        return map_records(of, rows, *(scaled_by_norm(answer, std) for answer in aggregates))
+        return shrink_unit(aggregates[-1], std)
 
     def views(self, rows: Any, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Any]:
         """Return the classifier's inputs: functions of own embeddings and noisy aggregates only.
@@ -158,11 +129,35 @@ class HopTransform:
             aggregates: Aggregates of the K hops.
             stds: Their noise; None for exact aggregates.
         """
-        if stds is None or self.paper:
+        if stds is None:
             views = list(map(plain_unit, aggregates))
         else:
             views = [scaled_by_norm(answer, std) for answer, std in zip(aggregates, stds, strict=True)]
         return [map_records(lambda own: own.float(), view) for view in (rows, *views)]
+
+
+class RecordTransform(HopTransform):
+    """The same under node-level units, where a node sends a message that the encoder's head computes.
+
+    Vectors that overflow become zero, since an error would reveal information about one protected record.
+    """
+
+    def unit(self, rows: Tensor) -> Tensor:
+        """Return vectors of norm at most one."""
+        return super().unit(finite_rows(rows))
+
+    def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
+        """Return the next hop's input from a node's own embedding and its noisy aggregates."""
+        if encoder is None:
+            return super().next_input(encoder, rows, aggregates, std)
+
+        def of(own: Tensor, *noisy: Tensor) -> Tensor:
+            if encoder.outputs == 1:
+                value, direction = encoder.number_message(own, noisy)
+                return self.unit(direction[None]) * value  # a factor of at most one does not increase a norm
+            return self.unit(encoder.message(own, noisy))
+
+        return map_records(of, rows, *(scaled_by_norm(answer, std) for answer in aggregates))
 
 
 _CLOSE, _LOUD = 1e-5, 10.0
@@ -198,9 +193,7 @@ class CustomEncoder(Encoder):
         """Build the module, and initialize the head."""
         nn.Module.__init__(self)
         self._base = _DenseInput(build_module(factory, inputs, hidden, generator))  # type: ignore[assignment]
-        self._norm = nn.Identity()
         self._head = Linear(hidden, classes, generator=generator)
-        self._activation = None
 
 
 class CustomHead(HopClassifier):

@@ -141,10 +141,6 @@ class PrivateGNN(Estimator):
     def _check_config(self) -> None:
         self._check_unit()
         super()._check_config()
-        if self.mode == "paper":
-            raise ConfigError(
-                "gnn does not reproduce a paper, so mode='paper' is not available. Use mode='strict'."
-            )
         if not self.module:
             raise ConfigError(
                 'gnn needs a module. Pass module="sage", "gcn", "gat" or "gin" (--module sage), or a '

@@ -27,7 +27,7 @@ from graphveil.estimators.own.module_checks import (
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.estimators.training.record_plan import RecordPlan, plan_node_level
+from graphveil.estimators.training.record_plan import RecordPlan
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
@@ -70,7 +70,7 @@ class NodeLevelModule(Method):
         record_plan = RecordPlan(
             unit=unit, trainings=(training,), shares=(1.0,), classes=sizes.classes, metrics=metrics
         )
-        return plan_node_level(self.privacy_config, record_plan, sizes)
+        return self.privacy_config.calibrated(sizes, record_plan.queries)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""
@@ -203,10 +203,6 @@ class PrivateModule(Estimator):
                 f"unit {self.unit!r} leaves features and labels public, so a module can be trained on "
                 "them without noise, with torch itself. To protect node records use unit 'node-record' "
                 "or 'node-bounded-degree'."
-            )
-        if self.mode == "paper":
-            raise ConfigError(
-                "module does not reproduce a paper, so mode='paper' is not available. Use mode='strict'."
             )
         if not self.module:
             raise ConfigError(

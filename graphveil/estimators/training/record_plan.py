@@ -5,16 +5,13 @@ The queries are training steps, hops, and counts of correct predictions.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from graphveil.core.accounting.gaussian import require_delta
-from graphveil.core.events import Event, compose
 from graphveil.core.features import rows
-from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.record_counts import (
@@ -32,11 +29,9 @@ from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
 from graphveil.estimators.objective import Objective
-from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, PublicSizes, members
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
-from graphveil.privacy import renyi
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
 
@@ -107,12 +102,6 @@ class RecordPlan:
             val_mu = spare / math.sqrt(2 if self.candidates else 1)
             counts += metric_queries(self.unit, self.classes, val_mu, spare)
         return (*steps[:-1], *self._hops(left), *steps[-1:], *counts)
-
-    def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
-        """Return the queries in which each hop has the trainings' noise multiplier, as in the papers."""
-        return replace(self, multiplier=multiplier).queries(
-            math.sqrt(self.hops) * self.unit.change / multiplier
-        )
 
     def _hops(self, mu: float) -> tuple[Query, ...]:
         if not self.hops:
@@ -220,30 +209,9 @@ def accuracy_from_counts(counts: Tensor, most: int) -> float:
     return min(1.0, max(0.0, correct / labeled))
 
 
-def choose_candidate(release: Release, correct: Any) -> int:
-    """Return the candidate with the largest noisy count, from a table (M, candidates), the next query."""
-    return int(torch.argmax(release.answer(AccuracyCountData(correct))))
-
-
 _CANDIDATES = 10  # number of checkpoints of a private selection
 
-Select = Literal["last", "private", "exact"]
-
-
-def plan_node_level(
-    privacy_config: PrivacyConfig, record_plan: RecordPlan, sizes: PublicSizes
-) -> ReleasePlan:
-    """Return the queries of records, calibrated jointly or by the papers' accounting."""
-    if not privacy_config.paper:
-        return privacy_config.calibrated(sizes, record_plan.queries)
-    unit, delta = privacy_config.unit, privacy_config.delta_for(sizes.nodes)
-    require_delta(delta, "DPSGDQuery")
-
-    def event(multiplier: float) -> Event:
-        return compose(*(query.event(unit) for query in record_plan.equal_queries(multiplier)))
-
-    queries = record_plan.equal_queries(renyi.multiplier_of(privacy_config.budget, delta, event))
-    return ReleasePlan(unit, queries, delta)
+Select = Literal["last", "private"]
 
 
 @dataclass(frozen=True)
@@ -251,16 +219,13 @@ class CheckpointSelection:
     """The rule that selects a checkpoint of a training.
 
     ``"last"`` keeps the last one. ``"private"`` selects one of ten checkpoints of the predicting network by
-    noisy counts of correct validation nodes, charged to validation records. ``"exact"`` is that of the
-    papers: by exact counts after every epoch, which are not charged.
+    noisy counts of correct validation nodes, charged to validation records.
     """
 
     kind: Select
 
     def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
         """Return the number of checkpoints of a training to select from."""
-        if self.kind == "exact":
-            return min(training.schedule.epochs, training.steps)
         return min(_CANDIDATES, training.steps) if final and self.kind == "private" else 1
 
     def num_counts(self, training: DPSGDTraining) -> int:
@@ -268,10 +233,8 @@ class CheckpointSelection:
         return self.candidates(training, final=True) if self.kind == "private" else 0
 
     def chosen(self, release: Release, correct: Any) -> int:
-        """Return the best candidate, from a table (M, candidates) of correct validation nodes."""
-        return (
-            int(correct.sum(dim=0).argmax()) if self.kind == "exact" else choose_candidate(release, correct)
-        )
+        """Return the candidate with the largest noisy count of a table (M, candidates), the next query."""
+        return int(torch.argmax(release.answer(AccuracyCountData(correct))))
 
 
 def fit_node_level(

@@ -1,5 +1,10 @@
-"""Papers as published: their tables and figures by one command each, and claims that are refuted."""
+"""Papers as published: their methods, their tables and figures by one command each, and refuted claims.
 
+No guarantee of a method here is valid. The methods are those of the product with what a paper does
+differently, and have their names with ``-paper``: ``graphveil train gap-paper``.
+"""
+
+from graphveil.papers.as_published.gap import GAP, MLP
 from graphveil.papers.as_published.graph_mechanisms import (
     PaperARR,
     PaperEdgeRand,
@@ -7,5 +12,21 @@ from graphveil.papers.as_published.graph_mechanisms import (
     PaperLapGraph,
     PaperPrivHRG,
 )
+from graphveil.papers.as_published.methods import GAT, GCN, LPGNN, HeteroRR, SimGAT
+from graphveil.papers.as_published.sage import SAGE
 
-__all__ = ["PaperARR", "PaperEdgeRR", "PaperEdgeRand", "PaperLapGraph", "PaperPrivHRG"]
+__all__ = [
+    "GAP",
+    "GAT",
+    "GCN",
+    "LPGNN",
+    "MLP",
+    "SAGE",
+    "HeteroRR",
+    "PaperARR",
+    "PaperEdgeRR",
+    "PaperEdgeRand",
+    "PaperLapGraph",
+    "PaperPrivHRG",
+    "SimGAT",
+]

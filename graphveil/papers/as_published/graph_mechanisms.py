@@ -1,4 +1,4 @@
-"""Mechanisms as in published code, including its flaws: for paper mode, which has no valid guarantee.
+"""Mechanisms as in published code, including its flaws; none has a valid guarantee.
 
 The deviations of each describe its flaws; its epsilon is the valid part, if there is any.
 """
@@ -13,7 +13,6 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.guarantee import Mode
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.queries.graph_queries import EdgeResponseData, EdgeTotalData, TopNodePairsData
 from graphveil.core.query import Query
@@ -66,7 +65,6 @@ class PaperEdgeRand(GraphMechanism):
     """
 
     name: ClassVar[str] = EdgeRand.name
-    mode: ClassVar[Mode] = "paper"
 
     noise_seed: int = SEED
 
@@ -120,7 +118,6 @@ class PaperLapGraph(GraphMechanism):
     """
 
     name: ClassVar[str] = LapGraph.name
-    mode: ClassVar[Mode] = "paper"
 
     count_fraction: float = 0.01
     noise_seed: int = SEED
@@ -169,7 +166,6 @@ class PaperARR(GraphMechanism):
     """
 
     name: ClassVar[str] = ARR.name
-    mode: ClassVar[Mode] = "paper"
 
     density_fraction: float = 0.1
     chunk: int = 1000
@@ -234,7 +230,6 @@ class PaperEdgeRR(DendrogramRelease, GraphMechanism):
     """
 
     name: ClassVar[str] = EdgeRR.name
-    mode: ClassVar[Mode] = "paper"
 
     structure: Structure = field(default="paper", init=False)
 
@@ -247,7 +242,6 @@ class PaperPrivHRG(DendrogramRelease, GraphMechanism):
     """
 
     name: ClassVar[str] = PrivHRG.name
-    mode: ClassVar[Mode] = "paper"
     uses_public_edges: ClassVar[bool] = False
 
     structure: Structure = field(default="paper", init=False)
@@ -258,10 +252,6 @@ def both_ways(domain: Domain) -> Domain:
     return Domain.whole(len(domain.rank), directed=True)
 
 
-PUBLISHED: dict[type[GraphMechanism], type[GraphMechanism]] = {
-    EdgeRand: PaperEdgeRand,
-    LapGraph: PaperLapGraph,
-    ARR: PaperARR,
-    EdgeRR: PaperEdgeRR,
-    PrivHRG: PaperPrivHRG,
+PUBLISHED: dict[str, type[GraphMechanism]] = {
+    one.name: one for one in (PaperEdgeRand, PaperLapGraph, PaperARR, PaperEdgeRR, PaperPrivHRG)
 }

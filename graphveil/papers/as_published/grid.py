@@ -12,6 +12,7 @@ from typing import Protocol
 from graphveil._util.files import make_folder
 from graphveil.errors import ArtifactError
 from graphveil.papers.as_published.measures import Measurement, MeasurementPaths, measure
+from graphveil.papers.as_published.published import SUFFIX
 from graphveil.papers.as_published.target import (
     ReproductionCell,
     ReproductionOptions,
@@ -102,7 +103,7 @@ def _measure_timed(work: Work, _: OnProgress, *, paths: MeasurementPaths) -> tup
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()
     make_folder(paths.cache, private=True)
-    if work.parameters.get("mode") == "paper":  # the same bytes when done again, so nothing is kept
+    if work.method.endswith(SUFFIX):  # the same bytes when done again, so nothing is kept
         own_paths = replace(paths, work=None)
     else:
         make_folder(own, private=True)

@@ -5,7 +5,7 @@ loss. The public reference clips the contribution of each node's vector to the g
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -17,12 +17,12 @@ from graphveil.core.clipping.ghost_modules import Activation, tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features
 from graphveil.core.features import rows as rows_of
-from graphveil.estimators.sage import ClipPer
 from graphveil.nn.message_passing import AffineMaps
 
 _ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
 
+ClipPer = Literal["row", "root"]
 Rows = list[Tensor]
 RowPairs = list[tuple[Tensor, Tensor]]
 Pairs = Sequence[tuple[Features, Tensor]]  # inputs of a map, and the gradient by its output

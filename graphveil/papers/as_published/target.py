@@ -17,11 +17,13 @@ from typing import Any, Literal
 from graphveil import __version__
 from graphveil.data import list_datasets
 from graphveil.errors import ConfigError
+from graphveil.papers.as_published.published import SUFFIX
 
 Mode = Literal["paper", "strict"]
 Keywords = Mapping[str, Any]
 SearchSpace = Mapping[str, tuple[Any, ...]]
 MODES: tuple[Mode, ...] = ("paper", "strict")
+NO_METHOD = "-"
 TEST, VAL = "test", "val"  # accuracies, among what a cell measures
 
 
@@ -32,7 +34,7 @@ class TargetLine:
     Args:
         name: Name in tables; one name has one color.
         panel: Part of the table or figure.
-        method: A name of ``METHODS``.
+        method: A name of ``METHODS``, which paper mode replaces by the method as published; ``-`` for none.
         measure: Measure of a cell, a name of ``measures.MEASURES``.
         parameters: Constructor keywords in both modes.
         paper: Keywords of paper mode alone.
@@ -406,10 +408,11 @@ def _cells(
                 keywords[line.keyword or target.axis.keyword] = x
                 if x == math.inf and line.free is not None:
                     keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
-            if run_options.mode == "paper":
+            method = line.method
+            if run_options.mode == "paper" and method != NO_METHOD:
                 # Also without privacy: all lines then have one graph and one split.
                 noise = {} if keywords.get("unit", "none") == "none" else {"unsafe_noise_seed": seed}
-                keywords = {**keywords, "mode": "paper", **noise}
+                method, keywords = f"{method}{SUFFIX}", {**keywords, **noise}
             yield ReproductionCell(
                 panel=line.panel,
                 line=line.name,
@@ -417,7 +420,7 @@ def _cells(
                 settings=settings,
                 work=Work(
                     measure=line.measure,
-                    method=line.method,
+                    method=method,
                     dataset=dataset,
                     recipe=target.recipe,
                     seed=seed,
