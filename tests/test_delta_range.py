@@ -14,6 +14,7 @@ from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
 from graphveil.ledger.costs import limit_of
+from graphveil.papers import as_published
 from graphveil.papers.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
 
@@ -26,7 +27,7 @@ CALLS: dict[str, Callable[[float], object]] = {
     "ledger in memory": lambda delta: MemoryLedger(epsilon=1.0, delta=delta),
     "ledger limit": lambda delta: limit_of(1.0, delta),
     "estimator": lambda delta: gv.ClassCode(unit="undirected-edge", epsilon=1.0, delta=delta),
-    "paper mode": lambda delta: gv.GAP(unit="directed-edge", epsilon=1.0, delta=delta, mode="paper"),
+    "as published": lambda delta: as_published.GAP(unit="directed-edge", epsilon=1.0, delta=delta),
     "release plan": lambda delta: ReleasePlan(UndirectedEdge(), hops(0.1, 1, 4), delta=delta),
     "random walk": lambda delta: EdgeRR(epsilon=1.0, delta=delta, structure="lazy_audited"),
     "local Gaussian": lambda delta: AnalyticGaussian(epsilon=1.0, dim=4, delta=delta),
@@ -70,7 +71,7 @@ PURE: dict[str, Callable[[gv.Graph], Any]] = {
 }
 GAUSSIAN: dict[str, Callable[[gv.Graph], object]] = {
     "gap": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, seed=0).fit(graph),
-    "gap, paper mode": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, mode="paper", seed=0).fit(graph),
+    "gap-paper": lambda graph: as_published.GAP(unit=UNIT, epsilon=1.0, delta=0, seed=0).fit(graph),
     "mlp on records": lambda graph: gv.MLP(unit="node-record", epsilon=4.0, delta=0, seed=0).fit(graph),
     "classcode on records": lambda graph: gv.calibrate("classcode", "node-record", epsilon=4.0, delta=0),
     "random walk": lambda graph: EdgeRR(epsilon=1.0, delta=0, structure="lazy_audited"),

@@ -411,7 +411,6 @@ def estimator_calls(out: Path) -> list[Call]:
                 public_edges=None,
                 private_nodes=None,
                 unsafe_noise_seed=1,
-                mode="strict",
             )
             for mechanism in (perturb.edge_rand, perturb.lap_graph, perturb.arr, perturb.priv_hrg)
         ),
@@ -482,7 +481,6 @@ def sweep_call(out: Path) -> Call:
     arguments = call(gv.sweep, **given, graph=gv.load_dataset("synthetic/tiny", recipe=None)).arguments
     arguments |= {
         "delta": 1e-7,
-        "mode": "strict",
         "private_metrics": False,
         "combine": "concat",
         "on_plan": stop,

@@ -67,9 +67,9 @@ SHIPPED = {
     "gap owner counted, twice": ["gap", *OWNER, *BUDGET, *SHORT, *COUNTED, "--runs", "2"],
     "gap bounded": ["gap", *BOUNDED, *SHORT],
     "classcode owner": ["classcode", *OWNER, *BUDGET],
-    "gap owner in paper mode": ["gap", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
-    "mlp owner in paper mode": ["mlp", *OWNER, *FEW, "--mode", "paper"],
-    "sage owner in paper mode": ["sage", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
+    "gap-paper owner": ["gap-paper", *OWNER, *BUDGET, *FEW],
+    "mlp-paper owner": ["mlp-paper", *OWNER, *FEW],
+    "sage-paper owner": ["sage-paper", *OWNER, *BUDGET, *FEW],
     "lpgnn": ["lpgnn", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=1", *SHORT],
     "label-posterior": ["label-posterior", "--unit", "local-attributes", "--set", "eps_y=1"],
 }

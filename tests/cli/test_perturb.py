@@ -137,22 +137,22 @@ def test_train_on_a_released_graph_prints_its_plan_and_statement(
     assert "no prediction reads a true edge" in explained.out
 
 
-def test_paper_mode_lists_its_deviations(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    command = request(files, tmp_path / "out", "--mode", "paper", "--set", "chunk=30", "--json")
-    command[1] = "arr"
+def test_published_code_lists_its_deviations(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    command = request(files, tmp_path / "out", "--set", "chunk=30", "--json")
+    command[1] = "arr-paper"
     done = invoke(*command)
     assert done.code == 0, done.err
-    assert "arr, paper mode" in done.err and "of each 30 rows" in done.err
+    assert "of each 30 rows" in done.err
     assert "the source calls this epsilon 5" in done.err
     assert done.json["guarantee"]["epsilon"] == pytest.approx(1.8 * 5 + 2 * 2 * 0.5)  # two chunks of 60 nodes
-    assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["mode"] == "paper"
+    assert not done.json["guarantee"]["valid"]
     strict = [*request(files, tmp_path / "strict", "--set", "chunk=30")]
     assert "has no such parameter" in invoke(*strict).err
 
 
-def test_a_graph_released_in_paper_mode_is_trained_on(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    flags = [*files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr", "--mode", "paper", "--set", "epochs=3"]
-    done = invoke("train sage", *flags, "--out", tmp_path / "run", "--json", "--no-baseline")
+def test_a_graph_released_as_published_is_trained_on(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    flags = [*files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr", "--set", "epochs=3"]
+    done = invoke("train sage-paper", *flags, "--out", tmp_path / "run", "--json", "--no-baseline")
     assert done.code == 0, done.err
     assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["epsilon"] == pytest.approx(8)
     explained = invoke("explain", tmp_path / "run")

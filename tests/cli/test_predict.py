@@ -135,9 +135,9 @@ def test_an_unusable_graph_is_rejected_before_the_privacy_cost(
         assert words in line
 
 
-@pytest.mark.parametrize("flags", [["--unsafe-noise-seed", 3], ["--mode", "paper"]])
+@pytest.mark.parametrize("flags", [["gap", "--unsafe-noise-seed", 3], ["gap-paper"]])
 def test_a_charge_is_as_valid_as_the_model(invoke: Invoke, files: Files, flags: list[object]) -> None:
-    assert invoke("train gap", *files.flags, *PRIVATE, *QUICK, *flags, "--out", "first").code == 0
+    assert invoke("train", *flags, *files.flags, *PRIVATE, *QUICK, "--out", "first").code == 0
     answer = invoke("predict first", *other_of(files), "--json")
     assert answer.json["charged"]["valid"] is False
     assert answer.json["charged"]["deviations"] == answer.json["guarantee"]["deviations"]

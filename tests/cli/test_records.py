@@ -193,11 +193,14 @@ def test_strict_splits_read_no_label(
     assert first.equal(splits(monkeypatch, invoke, *owner)[0])
 
 
-def test_paper_mode_keeps_the_papers_split(
+def test_a_method_as_published_keeps_the_papers_split(
     invoke: Invoke, owner: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (mask,) = splits(monkeypatch, invoke, *owner, "--mode", "paper")
-    assert int(mask.sum()) == int(0.75 * len(mask))  # exact shares, of the nodes that paper mode keeps
+    from estimators.doubles import Double
+
+    monkeypatch.setattr(Double, "as_published", True)
+    (mask,) = splits(monkeypatch, invoke, *owner)
+    assert int(mask.sum()) == int(0.75 * len(mask))  # exact shares, of the nodes that the paper keeps
 
 
 # -- misuse ------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ WRONG = {
     f"train gap {DATA} --unit edge --epsilon 1": "undirected-edge",
     f"train gap {NODE} --class-weight balanced --out-degree-bound 3": "--class-weight fraud=5",
     f"train gap {NODE} --metric accuracy --out-degree-bound 3": "--private-metrics",
-    f"train classcode {EDGE} --mode paper": "--mode strict",
+    f"train classcode {EDGE} --mode paper": "gap-paper for gap",
     f"train gnn {NODE}": "--module sage",
     f"train gcn {EDGE}": "--perturb edge-rr",
     f"train gcn {EDGE} --perturb nosuch": "--perturb nosuch",

@@ -190,23 +190,23 @@ def test_the_estimate_comes_from_the_expected_edges_alone(
 
 
 @pytest.mark.parametrize("method", ["gap", "mlp"])
-def test_paper_mode_lists_the_recipe_once_for_the_method_and_its_baseline(
+def test_a_method_as_published_lists_the_recipe_once_for_the_method_and_its_baseline(
     invoke: Invoke, files: Files, method: str
 ) -> None:
-    record = invoke(f"train {method} --mode paper --json", *files.flags, *PRIVATE, *QUICK).json
+    record = invoke(f"train {method}-paper --json", *files.flags, *PRIVATE, *QUICK).json
     assert record["guarantee"]["valid"] is False
     assert sum("isolated nodes" in deviation for deviation in record["deviations"]) == 1
     assert record["statement"].count("isolated nodes were dropped") == 1
 
 
-def test_paper_mode_on_directed_edges_lists_the_deviation(invoke: Invoke, files: Files) -> None:
-    flags = ["train gap --unit directed-edge --epsilon 1 --delta 1e-7 --mode paper", *files.flags, *QUICK]
+def test_gap_as_published_on_directed_edges_lists_the_deviation(invoke: Invoke, files: Files) -> None:
+    flags = ["train gap-paper --unit directed-edge --epsilon 1 --delta 1e-7", *files.flags, *QUICK]
     record = invoke(*flags, "--json").json
     assert record["guarantee"]["valid"] is False
     assert any("stored twice" in deviation for deviation in record["deviations"])
     assert record["statement"].startswith("No valid guarantee")
     shown = invoke(*flags).out
-    (row,) = [line for line in shown.splitlines() if line.startswith("gap ")]
+    (row,) = [line for line in shown.splitlines() if line.startswith("gap-paper ")]
     accounted = format_upper_bound(record["guarantee"]["epsilon"])
     assert f" {accounted} (not valid) " in row
     assert f"are ({accounted}, 1e-07)-indistinguishable" in shown
@@ -353,7 +353,7 @@ BAD_FLAGS = {
     "--recipe planetoid": "no split",
     "--runs 0": "--runs 0",
     "--seed -1": "--seed -1",
-    "--mode loose": "--mode",
+    "--mode paper": "gap-paper for gap",
     "--epsilonn 2": "--epsilon",
     "--resume": "--out",
     "--classes t0": "--classes needs at least two different names",
@@ -368,7 +368,7 @@ BAD_DATA = {
     "gap --dataset cora --id user": "--dataset does not use --id",
     "gap --dataset synthetic/tiny --classes a,b": "--dataset does not use --classes",
     "gap --nodes n.csv --edges e.csv": "--id, --label, --source, --target",
-    "classcode --dataset synthetic/tiny --mode paper": "--mode strict",
+    "gap --dataset synthetic/tiny --mode paper": "gap-paper",
     "": "METHOD",
 }
 

@@ -2246,9 +2246,9 @@ BUGS = [
         name="a_candidate_is_chosen_by_exact_counts",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:choose_candidate",
+                "graphveil.estimators.training.record_plan:CheckpointSelection.chosen",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
-                "release.answer(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
+                "release.answer(AccuracyCountData(correct))\n        return int(correct.sum(dim=0).argmax())",
             )
         ],
         test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[mlp]",
@@ -2258,7 +2258,7 @@ BUGS = [
         name="the_last_candidate_is_kept_whatever_counts_say",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:choose_candidate",
+                "graphveil.estimators.training.record_plan:CheckpointSelection.chosen",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
                 "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
             )

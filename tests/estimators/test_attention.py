@@ -1,4 +1,4 @@
-"""Attention that is learned from edges: plans, paper mode, and training."""
+"""Attention that is learned from edges: plans, that of the paper, and training."""
 
 import math
 from dataclasses import replace
@@ -27,16 +27,20 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.gap.attention import (
-    PAPER_BATCH,
     AttentionTraining,
     attention_keys,
     attention_start,
     train_attention,
 )
-from graphveil.privacy import renyi
+from graphveil.papers import as_published
+from graphveil.papers.as_published import renyi
+from graphveil.papers.as_published.gap import PublishedAttention
+from graphveil.papers.as_published.published import rebuilt
+from graphveil.privacy.renyi import epsilon_of_event
 
 FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more
 CONFIG = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=round(0.8 * FACEBOOK))
+PUBLISHED = rebuilt(CONFIG, PublishedAttention)
 
 
 def planned(
@@ -97,7 +101,7 @@ def test_rejects_parameters_outside_their_range(wrong: dict[str, int]) -> None:
 def test_paper_mode_rejects_budgets_that_were_infeasible_in_the_paper(
     nodes: int, trained: set[int], share: float
 ) -> None:
-    config = replace(CONFIG, targets=round(share * nodes), paper=True)
+    config = replace(PUBLISHED, targets=round(share * nodes))
     found = set()
     for epsilon in (1, 2, 4, 8):
         try:
@@ -110,20 +114,20 @@ def test_paper_mode_rejects_budgets_that_were_infeasible_in_the_paper(
 
 
 def test_paper_accounting_charges_every_step_without_amplification() -> None:
-    _, steps, hop = planned(replace(CONFIG, paper=True), 8.0)
+    _, steps, hop = planned(PUBLISHED, 8.0)
     assert (steps.steps, steps.noise_multiplier) == (1000, 1.3)
     assert steps.forward_noise == hop.sigma[0]
     training = PoissonGaussian(1.3, steps.sampling_rate, 1000)
-    alone = renyi.epsilon_of_event(training, 1e-5, "plain")
+    alone = epsilon_of_event(training, 1e-5, "plain")
     assert 2 < alone < 8
     # Without training, T Gaussian sums of this noise leave room for it.
     sums = renyi.epsilon_of(math.sqrt(1000) / hop.sigma[0], 1e-5, "plain")
     assert 0 < sums < 8
-    assert steps.sampling_rate == pytest.approx(PAPER_BATCH / CONFIG.targets)
+    assert steps.sampling_rate == pytest.approx(320 / CONFIG.targets)
 
 
 def test_the_claim_of_the_paper_is_below_the_exact_cost() -> None:
-    plan, _, _ = planned(replace(CONFIG, paper=True), 8.0)
+    plan, _, _ = planned(PUBLISHED, 8.0)
     assert privacy_curve(plan.event).epsilon(1e-5) > 8.0
 
 
@@ -233,7 +237,7 @@ def test_gap_resumes_attention_at_no_cost(tmp_path: Path) -> None:
     assert all(torch.equal(attention_of(again)[name], part) for name, part in attention_of(first).items())
 
 
-def test_gap_in_paper_mode_lists_the_deviations_of_attention() -> None:
-    paper = GAP(**{**OPTIONS, "mode": "paper", "epsilon": 300.0}).fit(GRAPH).guarantee
+def test_gap_as_published_lists_the_deviations_of_attention() -> None:
+    paper = as_published.GAP(**{**OPTIONS, "epsilon": 300.0}).fit(GRAPH).guarantee
     assert not paper.valid
     assert any("twice the change" in word for word in paper.deviations)

@@ -219,7 +219,6 @@ def test_a_bounded_degree_gets_the_baseline(tiny: Graph) -> None:
     ("settings", "error", "words"),
     [
         ({"unit": "edge-subset", "epsilon": 1.0}, NotImplementedGuaranteeError, "edge-subset"),
-        ({**EDGE, "mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({"unit": "undirected-edge"}, ConfigError, "epsilon="),
         ({"unit": "node-record"}, ConfigError, "epsilon="),
         ({**EDGE, "out_degree_bound": 3}, UnitError, "out_degree_bound"),

@@ -83,7 +83,6 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"mode": "strct"}, "mode='strct' is not one of strict, paper; did you mean 'strict'"),
             ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
             ({"hidden": 0}, "hidden=0 must be a whole number of at least 1"),
             ({"hidden": 10**12}, "hidden=1000000000000 must be at most 16,384"),
@@ -318,8 +317,8 @@ class TestGuarantee:
         assert f"epsilon {actual:g} (delta {delta:g})" in str(rejection.value)
         assert ledger_of(graph.edge_set).entries == ()
 
-    def test_paper_mode_lists_deviations(self, graph):
-        model = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, delta=1e-7).fit(graph)
+    def test_a_method_as_published_lists_deviations(self, graph):
+        model = build("gap-paper", unit="directed-edge", epsilon=4.0, delta=1e-7).fit(graph)
         assert not model.guarantee.valid
         undirected = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
         listed = " ".join(model.guarantee.deviations)
@@ -328,10 +327,10 @@ class TestGuarantee:
         assert (
             f"is protected at eps = {format_upper_bound(undirected)}." in model.guarantee.formal_statement()
         )
-        assert model.guarantee.formal_statement().startswith("No valid guarantee (paper mode)")
+        assert model.guarantee.formal_statement().startswith("No valid guarantee. Known")
 
     def test_undirected_edges_have_one_epsilon_with_edge_weights(self, graph):
-        found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")
+        found = build("gap-paper", unit="directed-edge", epsilon=4.0, weights="sigmoid_cos")
         guarantee = found.preview(graph)[1]
         words = re.findall(r"is protected at eps = ([\d.]+\d)", guarantee.formal_statement())
         assert words == [format_upper_bound(guarantee.mutual_epsilon)] * 2
@@ -341,14 +340,14 @@ class TestGuarantee:
         with pytest.raises(GraphError, match=f"got a {type(other).__name__}. Create one with load_dataset"):
             build(method).fit(other)
 
-    def test_paper_deviations_belong_to_the_method(self, graph):
+    def test_deviations_belong_to_the_method(self, graph):
         class Exact(METHODS["gap"]):
-            paper_deviations = ("another flaw",)
+            deviations = ("another flaw",)
 
-        keywords = {"unit": "undirected-edge", "epsilon": 2.0, "mode": "paper"}
-        assert "Renyi" in METHODS["gap"](**keywords).preview(graph)[1].formal_statement()
+        keywords = {"unit": "undirected-edge", "epsilon": 2.0}
+        assert "Renyi" in METHODS["gap-paper"](**keywords).preview(graph)[1].formal_statement()
         assert Exact(**keywords).preview(graph)[1].deviations == ("another flaw",)
-        assert "Renyi" not in METHODS["mlp"](**keywords).preview(graph)[1].formal_statement()
+        assert "Renyi" not in METHODS["mlp-paper"](**keywords).preview(graph)[1].formal_statement()
 
     @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
     def test_paper_preparation_of_a_graph_invalidates_a_strict_guarantee(self, method):
@@ -358,7 +357,7 @@ class TestGuarantee:
             assert not guarantee.valid
             assert guarantee.deviations == (ISOLATED_DROPPED,)
             assert "isolated nodes were dropped" in guarantee.formal_statement()
-        assert model.set_params(mode="strict").preview(gv.load_dataset("synthetic/tiny"))[1].valid
+        assert model.preview(gv.load_dataset("synthetic/tiny"))[1].valid
 
     def test_notes_of_a_recipe_are_listed_once(self, graph):
         plain = build("gap").preview(graph)[1]
@@ -429,12 +428,12 @@ class TestBudget:
         [
             ({}, None),
             ({"unsafe_noise_seed": 3}, "reproducible from a seed"),
-            ({"mode": "paper"}, "Renyi accounting"),
-            ({"mode": "paper", "unit": "directed-edge"}, "stored twice"),
+            ({"method": "gap-paper"}, "Renyi accounting"),
+            ({"method": "gap-paper", "unit": "directed-edge"}, "stored twice"),
         ],
     )
     def test_privacy_cost_is_that_of_the_release(self, graph, make_graph, changes, deviation):
-        model, other = build("gap", **changes).fit(graph), make_graph(seed=1, nodes=90)
+        model, other = build(**{"method": "gap", **changes}).fit(graph), make_graph(seed=1, nodes=90)
         privacy_cost = model.privacy_cost(other)
         assert ledger_of(other.edge_set).entries == ()
         model.predict(other)

@@ -28,7 +28,6 @@ LATER = pytest.mark.parametrize(
     "later",
     [
         {"unit": "none", "epsilon": None},
-        {"mode": "paper"},
         {"epsilon": 0.01},
         {"hops": 1},
         {"unsafe_noise_seed": 3},

@@ -22,16 +22,16 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["strict", "paper"])
+@pytest.mark.parametrize("suffix", ["", "-paper"])
 @pytest.mark.parametrize(
     ("method", "unit"),
     [(method, f"{kind}-edge") for method in ("gcn", "gat", "sage") for kind in ("undirected", "directed")]
     + [("gcn", "node-record"), ("gat", "node-record")],
 )
-def test_rejects_private_units(method: str, unit: str, mode: str) -> None:
-    words = f"{method} reads .*but the unit is '{unit}'. Use method 'classcode' or 'gap'"
+def test_rejects_private_units(method: str, unit: str, suffix: str) -> None:
+    words = f"{method}{suffix} reads .*but the unit is '{unit}'. Use method 'classcode' or 'gap'"
     with pytest.raises(NotImplementedGuaranteeError, match=words):
-        METHODS[method](unit=unit, epsilon=1.0, mode=mode)
+        METHODS[method + suffix](unit=unit, epsilon=1.0)
 
 
 @pytest.mark.parametrize(("method", "options"), OPTIONS)
@@ -78,4 +78,4 @@ def test_residual_networks_use_layer_norm() -> None:
     with pytest.raises(ConfigError, match="Omit batch_norm"):
         METHODS["gcn"](unit="none", residual=True, batch_norm=True)
     with pytest.raises(ConfigError, match="perturbed graphs"):
-        METHODS["sage"](unit="node-record", epsilon=1.0, mode="paper", out_degree_bound=5, residual=True)
+        METHODS["sage-paper"](unit="node-record", epsilon=1.0, out_degree_bound=5, residual=True)

@@ -15,11 +15,13 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
 from graphveil.nn.hops import scaled_by_norm
-from graphveil.privacy import renyi
+from graphveil.papers import as_published
+from graphveil.papers.as_published import renyi
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
-PAPER: dict[str, Any] = {**STRICT, "unit": "directed-edge", "mode": "paper"}
+PAPER: dict[str, Any] = {**STRICT, "unit": "directed-edge"}
+BOTH = [pytest.param(GAP, STRICT, id="strict"), pytest.param(as_published.GAP, PAPER, id="paper")]
 
 
 class TestPlan:
@@ -42,18 +44,20 @@ class TestPlan:
 
     def test_paper_noise_follows_the_paper(self):
         """Golden: Renyi, improved conversion, K = 1, delta 1e-7, epsilon 2: sigma 2.5962 at sensitivity 1."""
-        plan = GAP(**{**PAPER, "hops": 1}).plan(num_nodes=1000, num_classes=6)
+        plan = as_published.GAP(**{**PAPER, "hops": 1}).plan(num_nodes=1000, num_classes=6)
         assert plan.noise_std == pytest.approx([2.5962], abs=1e-4)
-        two = GAP(**PAPER).plan(num_nodes=1000, num_classes=6)
+        two = as_published.GAP(**PAPER).plan(num_nodes=1000, num_classes=6)
         assert two.noise_std == pytest.approx([2**0.5 / renyi.mu_of(2.0, 1e-7)] * 2)
-        undirected = GAP(**{**PAPER, "unit": "undirected-edge"}).plan(num_nodes=1000, num_classes=6)
+        undirected = as_published.GAP(**{**PAPER, "unit": "undirected-edge"}).plan(
+            num_nodes=1000, num_classes=6
+        )
         assert undirected.noise_std[0] == pytest.approx(2**0.5 * two.noise_std[0])
 
 
 class TestRelease:
-    @pytest.mark.parametrize("parameters", [STRICT, PAPER], ids=["strict", "paper"])
-    def test_aggregates_are_the_noisy_hops(self, graph, parameters):
-        model = GAP(**parameters).fit(graph)
+    @pytest.mark.parametrize("kind, parameters", BOTH)
+    def test_aggregates_are_the_noisy_hops(self, graph, kind, parameters):
+        model = kind(**parameters).fit(graph)
         assert list(model.aggregates_) == ["hop1", "hop2"]
         for rows in model.aggregates_.values():
             assert rows.shape == (graph.num_nodes, 16)
@@ -85,8 +89,8 @@ class TestRelease:
         std = model.plan_.noise_std[0]
         torch.testing.assert_close(sent[1], shrink_unit(model.aggregates_["hop1"], std))
 
-    def test_a_hop_sends_normalized_aggregates_in_paper_mode(self, graph, queries):
-        model = GAP(**PAPER).fit(graph)
+    def test_a_hop_sends_normalized_aggregates_as_published(self, graph, queries):
+        model = as_published.GAP(**PAPER).fit(graph)
         torch.testing.assert_close(queries[1][0], plain_unit(model.aggregates_["hop1"]))
 
 
@@ -114,7 +118,7 @@ class TestOptions:
             {"dropout": 0.3, "batch_size": 20},
             {"encoder_epochs": 1, "patience": 2},
             {"use_encoder": False},
-            {"use_encoder": False, "combine": "attention", "mode": "paper"},
+            {"use_encoder": False, "combine": "attention"},
         ],
     )
     def test_options_train_and_are_saved(self, graph, make_graph, tmp_path, options):
@@ -148,7 +152,7 @@ class TestOptions:
 
 
 class TestResume:
-    @pytest.mark.parametrize("parameters", [STRICT, PAPER], ids=["strict", "paper"])
+    @pytest.mark.parametrize("kind, parameters", BOTH)
     @pytest.mark.parametrize(
         ("stage", "done"),
         [
@@ -161,15 +165,15 @@ class TestResume:
         ],
     )
     def test_a_resumed_fit_is_bit_identical_and_charges_nothing(
-        self, make_graph, tmp_path, stage, done, parameters
+        self, make_graph, tmp_path, stage, done, kind, parameters
     ):
         options = {**parameters, "epochs": 25, "dropout": 0.1, "unsafe_noise_seed": 4}
-        whole = GAP(**options).fit(make_graph(), workspace=tmp_path / "whole")
+        whole = kind(**options).fit(make_graph(), workspace=tmp_path / "whole")
         graph = make_graph()
         with pytest.raises(InterruptedFit):
-            GAP(**options).fit(graph, workspace=tmp_path / "run", on_progress=interrupted_at(stage, done))
+            kind(**options).fit(graph, workspace=tmp_path / "run", on_progress=interrupted_at(stage, done))
         assert len(ledger_of(graph.edge_set).entries) == 1
-        resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
+        resumed = kind(**options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, resumed)
         assert resumed.history_ == whole.history_
         assert len(ledger_of(graph.edge_set).entries) == 1
@@ -215,15 +219,15 @@ class TestAnotherGraph:
         assert ledger_of(other.edge_set).entries == ()
 
 
-def accuracy(data_root: Path, paper: bool, **parameters: Any) -> float:
+def accuracy(data_root: Path, kind: type[GAP], **parameters: Any) -> float:
     """Return the mean test accuracy of three splits of Berkeley13, in percent."""
     scores = []
     prepared = RECIPES["gap"].prepare(
-        load_dataset("facebook100/Berkeley13", data_root, recipe=None), paper=paper
+        load_dataset("facebook100/Berkeley13", data_root, recipe=None), paper=kind.as_published
     )
     for seed in range(3):
         graph: Graph = RECIPES["gap"].split(prepared, seed=seed)
-        scores.append(GAP(seed=seed, **parameters).fit(graph).score(graph))
+        scores.append(kind(seed=seed, **parameters).fit(graph).score(graph))
     return 100 * sum(scores) / 3
 
 
@@ -233,13 +237,13 @@ class TestReference:
 
     @pytest.mark.parametrize(("epsilon", "reference"), [(1.0, 64.5), (2.0, 70.3), (4.0, 73.2), (8.0, 74.7)])
     def test_paper_mode(self, data_root, epsilon, reference):
-        found = accuracy(data_root, True, unit="directed-edge", mode="paper", epsilon=epsilon, delta=1e-7)
+        found = accuracy(data_root, as_published.GAP, unit="directed-edge", epsilon=epsilon, delta=1e-7)
         assert found == pytest.approx(reference, abs=1.5)
 
     def test_without_privacy(self, data_root):
-        assert accuracy(data_root, False, unit="none", hops=4) == pytest.approx(77.2, abs=1.5)
+        assert accuracy(data_root, GAP, unit="none", hops=4) == pytest.approx(77.2, abs=1.5)
 
     @pytest.mark.parametrize(("epsilon", "lower_bound"), [(0.5, 55.6), (1.0, 60.2), (2.0, 66.0), (4.0, 70.3)])
     def test_strict_mode(self, data_root, epsilon, lower_bound):
-        found = accuracy(data_root, False, unit="undirected-edge", epsilon=epsilon, delta=1e-7)
+        found = accuracy(data_root, GAP, unit="undirected-edge", epsilon=epsilon, delta=1e-7)
         assert lower_bound - 0.5 < found < 80

@@ -88,7 +88,6 @@ def test_a_saved_model_needs_the_registered_code_and_predicts_other_graphs(
             NotImplementedGuaranteeError,
             "PrivateGNN",
         ),
-        ({"head": Wide, "mode": "paper"}, ConfigError, "not part of the"),
         ({"encoder": Short}, ConfigError, "Short returns"),
         ({"head": Short}, ConfigError, "Short returns"),
         ({"head": lambda inputs, classes: nn.Linear(3, classes)}, ConfigError, "fails on 4 random records"),

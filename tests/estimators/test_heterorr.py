@@ -21,6 +21,7 @@ from graphveil.data.recipes import RECIPES
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.local import heterorr
+from graphveil.papers import as_published
 from graphveil.papers.as_published import PaperEdgeRR
 from graphveil.perturb import EdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
@@ -36,8 +37,8 @@ QUICK: dict[str, Any] = {
 }
 
 
-def made(**changes: Any) -> HeteroRR:
-    return HeteroRR(**(QUICK | changes))
+def made(kind: type[HeteroRR] = HeteroRR, **changes: Any) -> HeteroRR:
+    return kind(**(QUICK | changes))
 
 
 def tiny(fraction: float = 0.5) -> Graph:
@@ -104,7 +105,6 @@ def test_features_of_several_graphs_compose_sequentially() -> None:
     [
         ({}, True, True),
         ({"unsafe_noise_seed": 1}, False, False),
-        ({"mode": "paper"}, False, True),
         ({"scaling": "columns", "data_dependent_bounds": True}, True, False),
     ],
 )
@@ -114,12 +114,12 @@ def test_each_guarantee_has_its_deviations(changes: dict[str, Any], edges: bool,
     assert guarantee.all_valid == (edges and features)
 
 
-def test_paper_mode_states_its_deviations() -> None:
-    guarantee = made(perturb="edge-rr", mode="paper").preview(tiny()).guarantee
+def test_heterorr_as_published_states_its_deviations() -> None:
+    guarantee = made(as_published.HeteroRR, perturb="edge-rr").preview(tiny()).guarantee
     said = guarantee.formal_statement()
     assert "twice the exponent of the exponential mechanism" in said
     assert "weights are public, the same for all records, and add up to one" in said
-    method = made(perturb="edge-rr", mode="paper").config
+    method = made(as_published.HeteroRR, perturb="edge-rr").config
     law = method.feature_randomizer.report_config.mechanism(16)
     assert (
         isinstance(method.graph_method.mechanism, PaperEdgeRR)

@@ -12,6 +12,7 @@ from graphveil.data import load_dataset
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP, NonPrivateMLP
+from graphveil.papers import as_published
 from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 
@@ -36,14 +37,14 @@ def small(**keywords):
     return isinstance(MLP(**{"unit": "undirected-edge", **keywords}).config, NonPrivateMLP)
 
 
-def test_network_keywords_and_paper_mode_select_the_small_mlp():
+def test_network_keywords_select_the_small_mlp():
     assert not small()
     assert not small(seed=3)
     assert not small(unit="none")
     assert small(hidden=32)
     assert small(epochs=5)
     assert small(tuned=False)
-    assert small(mode="paper", epsilon=1.0)
+    assert isinstance(as_published.MLP(unit="undirected-edge", epsilon=1.0).config, NonPrivateMLP)
     with pytest.raises(ConfigError, match="tuned=True chooses hidden, layers itself"):
         MLP(unit="none", tuned=True, hidden=32, layers=2)
     with pytest.raises(ConfigError, match="tuned='yes'"):

@@ -14,6 +14,7 @@ from graphveil.errors import GraphError
 from graphveil.estimators import mlp
 from graphveil.estimators.mlp import MLP, NodeLevelSoftmax, PrivateMLP
 from graphveil.estimators.public_sizes import PublicSizes, members
+from graphveil.papers import as_published
 from tests.estimators.conftest import grouped
 
 NODE_RECORD: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
@@ -53,12 +54,11 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     assert steps.noise_multiplier == pytest.approx(60**0.5 / 0.26805112, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
-)
-def test_network_keywords_and_paper_mode_select_the_small_mlp(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}])
+def test_network_keywords_select_the_small_mlp(options: dict[str, Any]) -> None:
     assert isinstance(MLP(**NODE_RECORD).config, NodeLevelSoftmax)
     assert isinstance(MLP(**NODE_RECORD, **options).config, PrivateMLP)
+    assert isinstance(as_published.MLP(**NODE_RECORD).config, PrivateMLP)
 
 
 def test_the_small_one_can_be_requested() -> None:

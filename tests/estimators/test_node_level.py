@@ -22,23 +22,22 @@ BOUNDED_DEGREE = {"unit": "node-bounded-degree", "max_degree": 60}
 COMMON: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-5, "seed": 0, "epochs": 4}
 UNITS = pytest.mark.parametrize("unit", [NODE_RECORD, BOUNDED_DEGREE], ids=["node-record", "bounded-degree"])
 METHOD = pytest.mark.parametrize("method", ["mlp", "gap"])
-MODES = pytest.mark.parametrize("mode", ["strict", "paper"])
 
 
 INTERRUPTIONS = [
-    *(("mlp", "classifier", done, "strict") for done in (0, 60, 117, 120)),
-    *(("gap", "classifier", done, "strict") for done in (0, 1, 60, 120)),
-    *(("gap", "encoder", done, "strict") for done in (0, 117)),
-    *(("gap", "aggregate", done, "strict") for done in (0, 1)),
-    *(("mlp", "classifier", done, "paper") for done in (60, 120)),
-    *(("gap", "classifier", done, "paper") for done in (1, 120)),
-    ("gap", "encoder", 117, "paper"),
-    ("gap", "aggregate", 1, "paper"),
+    *(("mlp", "classifier", done) for done in (0, 60, 117, 120)),
+    *(("gap", "classifier", done) for done in (0, 1, 60, 120)),
+    *(("gap", "encoder", done) for done in (0, 117)),
+    *(("gap", "aggregate", done) for done in (0, 1)),
+    *(("mlp-paper", "classifier", done) for done in (60, 120)),
+    *(("gap-paper", "classifier", done) for done in (1, 120)),
+    ("gap-paper", "encoder", 117),
+    ("gap-paper", "aggregate", 1),
 ]
 
 
 def make(method: str, **parameters: Any) -> Estimator:
-    if method == "mlp":
+    if method.startswith("mlp"):
         parameters.pop("out_degree_bound", None)
     return METHODS[method](**{**COMMON, **parameters})
 
@@ -108,8 +107,6 @@ class TestRejected:
             ({"patience": 3}, "patience evaluates validation records"),
             ({"clip": 0.0}, "clip=0.0"),
             ({"selection": "best"}, "selection='best' is not one of last, private"),
-            ({"mode": "paper", "selection": "private"}, "the papers do, so selection and"),
-            ({"mode": "paper", "private_metrics": True}, "the papers do, so selection and"),
             ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
         ],
     )
@@ -129,11 +126,10 @@ class TestRejected:
         with pytest.raises(ConfigError, match="training does not spend budget"):
             make("gap", unit="undirected-edge", sgd_multiplier=1.0)
 
-    @METHOD
-    @MODES
-    def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method, mode):
+    @pytest.mark.parametrize("method", ["mlp", "gap", "mlp-paper", "gap-paper"])
+    def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method):
         with pytest.raises(ConfigError, match="batch size 91 is larger than the number of records, 90"):
-            make(method, **NODE_RECORD, batch_size=91, mode=mode).fit(graph)
+            make(method, **NODE_RECORD, batch_size=91).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_rejects_training_above_the_budget_before_a_charge(self, graph):
@@ -182,22 +178,22 @@ class TestLabels:
         assert model.plan_ == make(method, **NODE_RECORD).preview(make_graph())[0]
 
 
-def resumable(mode: str, unit: dict[str, Any]) -> dict[str, Any]:
-    found = {**unit, "epochs": 120, "mode": mode, "unsafe_noise_seed": 4}
-    if mode == "strict":
+def resumable(method: str, unit: dict[str, Any]) -> dict[str, Any]:
+    found = {**unit, "epochs": 120, "unsafe_noise_seed": 4}
+    if not method.endswith("-paper"):
         return found | {"selection": "private", "private_metrics": True}
     return found | {"batch_size": 90}
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(make_graph):
-    """Return fits without an interruption, one per method, mode and unit."""
+    """Return fits without an interruption, one per method and unit."""
     fitted: dict[tuple[str, ...], Estimator] = {}
 
-    def fit(method: str, mode: str, unit: dict[str, Any]) -> Estimator:
-        key = (method, mode, unit["unit"])
+    def fit(method: str, unit: dict[str, Any]) -> Estimator:
+        key = (method, unit["unit"])
         if key not in fitted:
-            fitted[key] = make(method, **resumable(mode, unit)).fit(make_graph())
+            fitted[key] = make(method, **resumable(method, unit)).fit(make_graph())
         return fitted[key]
 
     return fit
@@ -205,12 +201,12 @@ def uninterrupted(make_graph):
 
 class TestResume:
     @UNITS
-    @pytest.mark.parametrize(("method", "stage", "done", "mode"), INTERRUPTIONS)
+    @pytest.mark.parametrize(("method", "stage", "done"), INTERRUPTIONS)
     def test_a_resumed_fit_is_bit_identical_and_charges_nothing(
-        self, make_graph, uninterrupted, tmp_path, method, mode, unit, stage, done
+        self, make_graph, uninterrupted, tmp_path, method, unit, stage, done
     ):
-        options = resumable(mode, unit)
-        whole = uninterrupted(method, mode, unit)
+        options = resumable(method, unit)
+        whole = uninterrupted(method, unit)
         graph = make_graph()
         with pytest.raises(InterruptedFit):
             make(method, **options).fit(
@@ -258,8 +254,11 @@ class TestReporting:
 
 
 class TestSelection:
-    @METHOD
-    @pytest.mark.parametrize("options", [{"selection": "private"}, {"mode": "paper", "batch_size": 100}])
+    @pytest.mark.parametrize(
+        ("method", "options"),
+        [(method, {"selection": "private"}) for method in ("mlp", "gap")]
+        + [(method, {"batch_size": 100}) for method in ("mlp-paper", "gap-paper")],
+    )
     def test_the_best_checkpoint_is_kept(self, make_graph, monkeypatch, method, options):
         """With a budget so large that the counts are as good as exact."""
         noted, fit = [], record_plan.fit_dpsgd
@@ -279,9 +278,9 @@ class TestSelection:
         scores = []
         for state in states:
             trained = model.fitted.trained
-            network = trained.network if method == "mlp" else trained.classifier
+            network = trained.network if method.startswith("mlp") else trained.classifier
             network.load_state_dict(state)
-            proba = trained.proba(graph) if method == "mlp" else rerun(model, graph)
+            proba = trained.proba(graph) if method.startswith("mlp") else rerun(model, graph)
             scores.append(float((proba.argmax(1) == graph.y)[graph.labeled_in("val")].float().mean()))
         assert kept == pytest.approx(max(scores))
         assert min(scores) < max(scores)
@@ -307,9 +306,15 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
 
 
 class TestPaper:
+    @pytest.mark.parametrize("options", [{"selection": "private"}, {"private_metrics": True}])
+    @METHOD
+    def test_selection_is_that_of_the_paper(self, method, options):
+        with pytest.raises(ConfigError, match="as the paper does, so selection and"):
+            make(f"{method}-paper", **NODE_RECORD, **options)
+
     @METHOD
     def test_paper_mode_lists_deviations(self, graph, method):
-        guarantee = make(method, **NODE_RECORD, mode="paper", batch_size=30).fit(graph).guarantee
+        guarantee = make(f"{method}-paper", **NODE_RECORD, batch_size=30).fit(graph).guarantee
         assert not guarantee.valid
         listed = " ".join(guarantee.deviations)
         for words in ("Renyi accounting", "best exact validation accuracy"):
@@ -318,9 +323,7 @@ class TestPaper:
 
     def test_paper_mode_has_the_parameters_of_the_paper(self):
         for method in ("mlp", "gap"):
-            plan = make(method, **NODE_RECORD, mode="paper", epochs=None).plan(
-                num_nodes=18_939, num_classes=6
-            )
+            plan = make(f"{method}-paper", **NODE_RECORD, epochs=None).plan(num_nodes=18_939, num_classes=6)
             steps = plan.queries[0]
             assert (steps.steps, steps.clip) == (554, 1.0)
             assert steps.sampling_rate == pytest.approx(256 / 14_204)
@@ -331,7 +334,7 @@ class TestPaper:
     )
     def test_one_multiplier_for_steps_and_hops(self, epsilon, multiplier):
         """Against dp-accounting's Renyi accountant on a fine grid of orders."""
-        model = make("gap", **NODE_RECORD, mode="paper", epochs=None, epsilon=epsilon)
+        model = make("gap-paper", **NODE_RECORD, epochs=None, epsilon=epsilon)
         assert model.plan(num_nodes=18_939, num_classes=6).noise_std[1] == pytest.approx(multiplier, rel=2e-3)
 
 

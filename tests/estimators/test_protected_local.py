@@ -28,7 +28,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("auto", {**LOCAL, "eps_x": 1.0}),
     "auto, labels": ("auto", {**LOCAL, "eps_x": 0.0}),
     "heterorr": ("heterorr", HETERO),
-    "heterorr, paper": ("heterorr", {**HETERO, "mode": "paper"}),
+    "heterorr, paper": ("heterorr-paper", HETERO),
 }
 READS: dict[str, Any] = {
     "x": lambda view: view.x.sum(),
@@ -106,7 +106,7 @@ def handles(view: Graph) -> set[str]:
     ("method", "given", "expected"),
     [
         pytest.param("lpgnn", BOTH, {"x", "y"}, id="both"),
-        pytest.param("lpgnn", {**BOTH, "mode": "paper"}, {"x", "y"}, id="paper"),
+        pytest.param("lpgnn-paper", BOTH, {"x", "y"}, id="paper"),
         pytest.param("lpgnn", {**BOTH, "eps_x": math.inf}, {"y"}, id="public features"),
         pytest.param("lpgnn", {**BOTH, "eps_y": math.inf}, {"x"}, id="public labels"),
         pytest.param("lpgnn", {**BOTH, "eps_x": math.inf, "eps_y": math.inf}, set(), id="public records"),
@@ -118,7 +118,7 @@ def handles(view: Graph) -> set[str]:
         pytest.param("lpgnn", {"unit": "none"}, set(), id="none"),
         pytest.param("heterorr", HETERO, {"x", "adjacency"}, id="private edges"),
         pytest.param("heterorr", {**HETERO, "eps_x": math.inf}, {"adjacency"}, id="private edges alone"),
-        pytest.param("heterorr", {**HETERO, "mode": "paper"}, {"x"}, id="paper edges"),
+        pytest.param("heterorr-paper", HETERO, {"x"}, id="paper edges"),
     ],
 )
 def test_what_a_fit_sees(method: str, given: dict[str, Any], expected: set[str]) -> None:

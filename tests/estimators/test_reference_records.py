@@ -1,4 +1,4 @@
-"""Paper mode on protected records against the papers' public code: K = 2, D = 100, batches of 256, 10 epochs.
+"""Methods as published on protected records against the papers' public code: K = 2, D = 100, batches of 256, 10 epochs.
 
 Noise is seeded, so that the outcomes repeat. The reference's figures are means of three runs, delta 1e-5.
 """
@@ -18,11 +18,11 @@ def accuracies(data_root: Path, school: str, method: str, splits: int, **paramet
     """Return test accuracies in percent, one a split."""
     raw = load_dataset(f"facebook100/{school}", data_root, recipe=None)
     prepared = RECIPES["gap"].prepare(raw, paper=True)
-    common = {"unit": "node-record", "mode": "paper", "delta": 1e-5, **parameters}
+    common = {"unit": "node-record", "delta": 1e-5, **parameters}
     found = []
     for seed in range(splits):
         graph = RECIPES["gap"].split(prepared, seed, by_id=False)
-        model = METHODS[method](seed=seed, unsafe_noise_seed=seed, **common).fit(graph)
+        model = METHODS[f"{method}-paper"](seed=seed, unsafe_noise_seed=seed, **common).fit(graph)
         assert not model.guarantee.valid
         found.append(100 * model.score(graph))
     return found

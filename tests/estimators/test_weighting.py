@@ -12,10 +12,10 @@ from graphveil.backends import Memory
 from graphveil.core.accounting.gaussian import mu_of
 from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError
-from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
-from graphveil.privacy import renyi
+from graphveil.papers import as_published
+from graphveil.papers.as_published import renyi
 from graphveil.release.weights import SigmoidCos
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries
 from tests.estimators.interrupted import InterruptedFit
@@ -44,15 +44,15 @@ def test_noise_follows_the_bound_of_the_edge_weight() -> None:
     assert [query.sensitivity(weighted.unit) for query in weighted.queries] == pytest.approx([1.03387295] * 2)
 
 
-def test_paper_mode_charges_sensitivity_one(make_graph: Callable[..., Any]) -> None:
-    paper = {**STRICT, "mode": "paper", "weights": "sigmoid_cos"}
+def test_gap_as_published_charges_sensitivity_one(make_graph: Callable[..., Any]) -> None:
+    paper = {**STRICT, "weights": "sigmoid_cos"}
     for unit, directed in (("undirected-edge", False), ("directed-edge", True)):
-        model = GAP(**{**paper, "unit": unit}).fit(make_graph(directed=directed))
+        model = as_published.GAP(**{**paper, "unit": unit}).fit(make_graph(directed=directed))
         assert model.plan_.noise_std == pytest.approx([math.sqrt(2) / renyi.mu_of(2.0, 1e-7)] * 2)
-        assert PAPER_WEIGHT_DEVIATION in model.guarantee.deviations
+        assert any("one row of norm one" in why for why in model.guarantee.deviations)
         assert not model.guarantee.valid
-    plain = GAP(**{**paper, "weights": "one"}).fit(make_graph())
-    assert PAPER_WEIGHT_DEVIATION not in plain.guarantee.deviations
+    plain = as_published.GAP(**{**paper, "weights": "one"}).fit(make_graph())
+    assert not any("one row of norm one" in why for why in plain.guarantee.deviations)
 
 
 def test_weight_rows_select_the_inputs_of_edge_weights(graph: Any, queries: Queries) -> None:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, normalize, selu
+from torch.nn.functional import cross_entropy
 
 from graphveil.core.clipping.dpsgd import clipped_sum
-from graphveil.nn.hops import Branch, Encoder, FixedRows, HopClassifier, NormedLinear, UnitHopClassifier
+from graphveil.nn.hops import Branch, Encoder, FixedRows, HopClassifier, NormedLinear
 from graphveil.nn.layers import COMBINATIONS, Linear
 
 STYLE = {"activation": "selu", "batch_norm": True, "dropout": 0.0}
@@ -102,35 +102,12 @@ def test_a_hop_classifier_trains_all_parameters_and_leaves_its_inputs(combine, h
     assert all(p.grad is not None for p in network.parameters())
 
 
-@pytest.mark.parametrize("head", [[3], [8, 3]])
-def test_a_unit_classifier_reads_activations_of_vectors_of_norm_one(head):
-    network = UnitHopClassifier(3, [5, 4], head, generator=stream(), activation="selu")
-    views = [correlated(12, 5) * k for k in (1, 2, 3)]
-    kept = [view.clone() for view in views]
-    combined = torch.cat([b(view) for b, view in zip(network._branches, views, strict=True)], dim=1)
-    logits = network([FixedRows(view) for view in views])
-    torch.testing.assert_close(logits, network._head(selu(normalize(combined))))
-    assert all(map(torch.equal, views, kept))
-    assert_private_gradients_equal(network, views, logits)
-
-
 # -- encoders ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plain_head", [False, True])
-def test_embeddings_have_norm_one_and_the_head_reads_them(plain_head):
-    encoder = Encoder([5, 6, 4], 3, plain_head=plain_head, generator=stream(), **STYLE).eval()
+def test_embeddings_have_norm_one_and_the_head_reads_them():
+    encoder = Encoder([5, 6, 4], 3, generator=stream(), **STYLE).eval()
     x = correlated(12, 5)
     rows = encoder.rows(x)
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(12))
-    torch.testing.assert_close(encoder(x), encoder._head(encoder._norm(rows)))
-    assert isinstance(encoder._norm, nn.Identity) is plain_head
-
-
-def test_an_activation_between_embeddings_and_head_is_trained_privately():
-    style = {"generator": stream(), "activation": "selu", "batch_norm": False, "dropout": 0.0}
-    encoder = Encoder([5, 6, 4], 3, plain_head=False, activated=True, **style)
-    x = correlated(12, 5)
-    logits = encoder(x)
-    torch.testing.assert_close(logits, encoder._head(selu(encoder.rows(x))))
-    assert_private_gradients_equal(encoder, x, logits)
+    torch.testing.assert_close(encoder(x), encoder._head(rows))

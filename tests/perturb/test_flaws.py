@@ -33,6 +33,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 from graphveil.data import Graph
 from graphveil.errors import UnitError
+from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
 from graphveil.papers.as_published.graph_queries import (
     TRUNCATION,
     ChunkDensityData,
@@ -43,7 +44,7 @@ from perturb.chosen_total import edges_given_total
 
 NODES = 40
 EDGES = {"unit": "undirected-edge"}
-PAPER = {**EDGES, "mode": "paper"}
+PAPER = EDGES
 ALL_NODES = torch.ones(NODES, dtype=torch.bool)
 PATH, DENSE = 0b1000110001, 0b1111011111  # graphs of five nodes, by the bits of their slots
 Pairs = set[tuple[int, int]]
@@ -124,7 +125,7 @@ def weights_of_private_steps(walk: str, monkeypatch: pytest.MonkeyPatch) -> set[
 def test_07_paper_mode_has_that_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
     papers, ours = (weights_of_private_steps(walk, monkeypatch) for walk in ("paper", "joint_mh"))
     assert papers == {2 / sensitivity(NODES)} and ours == {1 / sensitivity(NODES)}
-    kind = perturb.EdgeRR(epsilon=2.0).for_mode("paper")
+    kind = PUBLISHED["edge-rr"](epsilon=2.0)
     assert kind.deviations(Domain.whole(NODES, directed=False))
 
 
@@ -176,8 +177,8 @@ def test_15_separate_directions_double_the_loss_of_an_edge() -> None:
     keep, add = response.keep / 2**64, response.add / 2**64
     once, twice = (abs(math.log((keep / add) ** times)) for times in (1, 2))
     assert once == pytest.approx(0.9) and twice == pytest.approx(1.8)
-    for mode, symmetric in (("paper", False), ("strict", True)):
-        released, guarantee = perturb.arr(graph_of(COMPLETE), epsilon=1.0, unit="undirected-edge", mode=mode)  # type: ignore[arg-type]
+    for kind, symmetric in ((PUBLISHED["arr"], False), (perturb.ARR, True)):
+        released, guarantee = perturb.release_graph(graph_of(COMPLETE), kind(epsilon=1.0), **EDGES)
         found = pairs_of(released.adjacency)
         assert (found == {(v, u) for u, v in found}) == symmetric == (not released.directed)
         links = guarantee.event.events[-1].epsilon  # type: ignore[union-attr]
@@ -197,8 +198,8 @@ def test_15_a_density_for_every_chunk_costs_more_than_its_share(chunk: int) -> N
     scale = 1 / (claimed * NODES**2)  # of the noise, in paper mode
     moved = np.abs(exact(RING) - exact(RING | {(0, 20)})).sum()
     papers, ours = (
-        perturb.ARR(epsilon=1.0).for_mode(mode).queries(Domain.whole(NODES, directed=False))[0]  # type: ignore[arg-type]
-        for mode in ("paper", "strict")
+        kind(epsilon=1.0).queries(Domain.whole(NODES, directed=False))[0]
+        for kind in (PUBLISHED["arr"], perturb.ARR)
     )
     papers = ChunkDensityQuery(papers.epsilon, chunk, nodes=NODES)  # type: ignore[attr-defined]
     assert papers.event(UndirectedEdge()).epsilon == pytest.approx(moved / scale, rel=1e-6)
@@ -209,12 +210,11 @@ def test_15_a_density_for_every_chunk_costs_more_than_its_share(chunk: int) -> N
 # -- 16: EdgeRand and LapGraph in the code of LinkTeller ---------------------------------------------------
 
 
-def released_pairs(mode: str) -> tuple[Pairs, Pairs]:
+def released_pairs(kind: type[perturb.GraphMechanism]) -> tuple[Pairs, Pairs]:
     """Return the ones that are released of the empty graph and of the complete one, under one seed."""
     found = []
     for pairs in (set[tuple[int, int]](), COMPLETE):
-        mechanism = perturb.EdgeRand(epsilon=1.0)
-        given = {**EDGES, "mode": mode, "unsafe_noise_seed": 42}
+        mechanism, given = kind(epsilon=1.0), {**EDGES, "unsafe_noise_seed": 42}
         adjacency = perturb.release_graph(graph_of(pairs), mechanism, **given).graph.adjacency  # type: ignore[arg-type]
         ones = torch.ones(len(adjacency.indices)) if adjacency.weights is None else adjacency.weights
         source, target = adjacency.edge_index()[:, ones > 0].tolist()
@@ -223,11 +223,11 @@ def released_pairs(mode: str) -> tuple[Pairs, Pairs]:
 
 
 def test_16_one_seed_for_two_graphs_reveals_their_difference() -> None:
-    empty, complete = released_pairs("paper")
+    empty, complete = released_pairs(PUBLISHED["edge-rand"])
     assert empty < complete  # a slot that differs was 0 in one and is 1 in the other, without exception
     q = EdgeRandomizedResponse(1.0).flip
     assert len(complete - empty) / len(COMPLETE) == pytest.approx(1 - 2 * q, abs=0.05)  # 0.462
-    empty, complete = released_pairs("strict")
+    empty, complete = released_pairs(perturb.EdgeRand)
     wrong = len(empty - complete) / len(COMPLETE)
     assert wrong == pytest.approx(q**2, abs=0.04)  # so nothing is certain, under one seed even
 
@@ -249,8 +249,8 @@ def test_16_one_seed_reveals_the_difference_of_edge_counts() -> None:
 
 def test_16_stored_zeros_are_no_edges_for_certain() -> None:
     papers, ours = (
-        perturb.edge_rand(graph_of(RING), epsilon=1.0, unit="undirected-edge", mode=mode).graph.adjacency  # type: ignore[arg-type]
-        for mode in ("paper", "strict")
+        perturb.release_graph(graph_of(RING), kind(epsilon=1.0), unit="undirected-edge").graph.adjacency
+        for kind in (PUBLISHED["edge-rand"], perturb.EdgeRand)
     )
     assert papers.weights is not None
     zeros = set(zip(*papers.edge_index()[:, papers.weights == 0].tolist(), strict=True))
@@ -268,10 +268,9 @@ def test_16_truncated_noise_adds_ln_2_to_the_loss() -> None:
 
 
 def test_16_a_negative_number_leaves_nearly_all_pairs() -> None:
-    mechanism = perturb.LapGraph(epsilon=1.0)
     papers, ours = (
-        len(edges_given_total(mechanism.for_mode(mode), graph_of(RING), -7))  # type: ignore[arg-type]
-        for mode in ("paper", "strict")
+        len(edges_given_total(kind(epsilon=1.0), graph_of(RING), -7))
+        for kind in (PUBLISHED["lap-graph"], perturb.LapGraph)
     )
     assert papers == len(COMPLETE) - 7 and ours == 0
 
@@ -282,8 +281,11 @@ def test_16_a_negative_number_leaves_nearly_all_pairs() -> None:
 def test_18_public_edges_between_private_nodes_stay() -> None:
     public = Adjacency.from_edges(*zip(*sorted(RING), strict=True), num_nodes=NODES, directed=False)
     given = {"unit": "edge-subset", "public_edges": public, "private_nodes": ALL_NODES}
-    for mode in ("strict", "paper"):  # the text of the source takes the union, and so do both
-        released = perturb.edge_rr(graph_of(RING), epsilon=1.0, mode=mode, **given).graph.adjacency  # type: ignore[arg-type]
+    for kind in (
+        perturb.EdgeRR,
+        PUBLISHED["edge-rr"],
+    ):  # the text of the source takes the union, and so do both
+        released = perturb.release_graph(graph_of(RING), kind(epsilon=1.0), **given).graph.adjacency  # type: ignore[arg-type]
         assert pairs_of(public) <= pairs_of(released)
         drawn = pairs_of(released) - pairs_of(public)
         inside = {(u, v) for u, v in pairs_of(public) if ALL_NODES[u] and ALL_NODES[v]}

@@ -1,4 +1,4 @@
-"""Paper mode: what published code releases, what it costs, and that no guarantee is given for it."""
+"""Mechanisms as published: what published code releases, what it costs, and that no guarantee is given for it."""
 
 import json
 import math
@@ -20,20 +20,21 @@ from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.papers import as_published
+from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
 from graphveil.papers.as_published.graph_queries import (
     ChunkDensityData,
     ChunkDensityQuery,
     ChunkResponseData,
     ChunkResponseQuery,
 )
-from graphveil.perturb import MECHANISMS, EdgeRand, mechanism_for_mode
+from graphveil.perturb import MECHANISMS, mechanism_class
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from perturb.chosen_total import edges_given_total
 
 NODES = 24
-PAPER = {"unit": "undirected-edge", "mode": "paper"}
+PAPER = {"unit": "undirected-edge"}
 EDGES = UndirectedEdge()
 
 
@@ -60,9 +61,9 @@ HELD = {  # of epsilon 2 and 24 nodes
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_paper_mode_has_no_valid_guarantee(name: str) -> None:
     graph, strict = path(), MECHANISMS[name](epsilon=2.0)
-    guarantee = perturb.release_graph(graph, strict, **PAPER).guarantee  # type: ignore[arg-type]
-    assert not guarantee.valid and guarantee.mode == "paper"
-    assert guarantee.formal_statement().startswith("No valid guarantee (paper mode). Known deviations: ")
+    guarantee = perturb.release_graph(graph, PUBLISHED[name](epsilon=2.0), **PAPER).guarantee  # type: ignore[arg-type]
+    assert not guarantee.valid
+    assert guarantee.formal_statement().startswith("No valid guarantee. Known deviations: ")
     assert guarantee.epsilon == pytest.approx(HELD[name])
     (entry,) = ledger_of(graph.edge_set).entries  # booked at what holds, not at what is claimed
     assert sum(part.epsilon for part in entry.event.events) == pytest.approx(HELD[name])  # type: ignore[union-attr]
@@ -72,21 +73,16 @@ def test_paper_mode_has_no_valid_guarantee(name: str) -> None:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_paper_mode_has_the_settings_of_strict_mode(name: str) -> None:
-    strict = MECHANISMS[name](epsilon=2.0, max_edges=77)
-    published = strict.for_mode("paper")
-    assert (published.epsilon, published.max_edges, published.mode) == (2.0, 77, "paper")
-    assert published.for_mode("paper") is published and strict.for_mode("strict") is strict
+    assert mechanism_class(f"{name}-paper") is PUBLISHED[name] and mechanism_class(name) is MECHANISMS[name]
+    published = PUBLISHED[name](epsilon=2.0, max_edges=77)
+    assert (published.epsilon, published.max_edges) == (2.0, 77)
     assert published.facts(Domain.whole(NODES, directed=False))
 
 
-def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
-    class Own(EdgeRand):
-        pass
-
-    with pytest.raises(NotImplementedGuaranteeError, match="not reproduce published code"):
-        mechanism_for_mode(Own, "paper")
-    with pytest.raises(ConfigError, match="mode"):
-        EdgeRand(epsilon=1.0).for_mode("papers")  # type: ignore[arg-type]
+def test_an_unknown_mechanism_is_rejected() -> None:
+    for name in ("own-paper", "arr-papers"):
+        with pytest.raises(ConfigError, match="is not one of"):
+            mechanism_class(name)
 
 
 @pytest.mark.parametrize("name", ["edge-rand", "lap-graph", "arr"])
@@ -94,15 +90,13 @@ def test_rejects_units_that_the_sources_do_not_define(name: str) -> None:
     graph = path()
     private = {"unit": "edge-subset", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
     with pytest.raises(UnitError, match="edge-subset"):
-        perturb.release_graph(graph, MECHANISMS[name](epsilon=2.0), mode="paper", **private)  # type: ignore[arg-type]
+        perturb.release_graph(graph, PUBLISHED[name](epsilon=2.0), **private)  # type: ignore[arg-type]
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(UnitError):
-        perturb.release_graph(path(directed=True), MECHANISMS[name](epsilon=2.0), **PAPER)  # type: ignore[arg-type]
+        perturb.release_graph(path(directed=True), PUBLISHED[name](epsilon=2.0), **PAPER)  # type: ignore[arg-type]
     if name != "arr":
         with pytest.raises(UnitError, match="whole undirected graphs"):
-            perturb.release_graph(
-                path(directed=True), MECHANISMS[name](epsilon=2.0), unit="directed-edge", mode="paper"
-            )
+            perturb.release_graph(path(directed=True), PUBLISHED[name](epsilon=2.0), unit="directed-edge")
 
 
 # -- EdgeRand and LapGraph ---------------------------------------------------------------------------------
@@ -111,7 +105,7 @@ def test_rejects_units_that_the_sources_do_not_define(name: str) -> None:
 def test_stored_zeros_come_with_the_graph(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    perturbed = perturb.edge_rand(path(), epsilon=1.0, **PAPER)  # type: ignore[arg-type]
+    perturbed = perturb.release_graph(path(), PUBLISHED["edge-rand"](epsilon=1.0), **PAPER)  # type: ignore[arg-type]
     adjacency = perturbed.graph.adjacency
     weights = torch.as_tensor(adjacency.weights)
     assert set(weights.tolist()) == {0.0, 1.0}
@@ -148,7 +142,7 @@ def test_the_noisy_number_is_not_clipped(total: int, edges: int) -> None:
 
 def test_max_edges_includes_stored_zeros() -> None:
     with pytest.raises(ConfigError, match="would add about 148 edges"):
-        perturb.edge_rand(path(), epsilon=1.0, max_edges=147, **PAPER)  # type: ignore[arg-type]
+        perturb.release_graph(path(), PUBLISHED["edge-rand"](epsilon=1.0, max_edges=147), **PAPER)  # type: ignore[arg-type]
 
 
 # -- ARR ---------------------------------------------------------------------------------------------------
@@ -233,13 +227,13 @@ def test_rejects_invalid_shares() -> None:
 
 def test_paper_arr_is_directed_and_keeps_the_density() -> None:
     graph = path(200)
-    perturbed = perturb.arr(graph, epsilon=6.0, **PAPER)  # type: ignore[arg-type]
+    perturbed = perturb.release_graph(graph, PUBLISHED["arr"](epsilon=6.0), **PAPER)  # type: ignore[arg-type]
     found = pairs(perturbed.graph.adjacency)
     assert perturbed.graph.directed and perturbed.num_edges == len(found)
     assert any((v, u) not in found for u, v in found)
     assert 300 < len(found) < 500  # of 398 stored edges
-    assert perturb.arr(
-        path(200), epsilon=6.0, unit="directed-edge", mode="paper"
+    assert perturb.release_graph(
+        path(200), PUBLISHED["arr"](epsilon=6.0), unit="directed-edge"
     ).guarantee.epsilon == pytest.approx(6.0)
 
 
@@ -249,19 +243,19 @@ def test_paper_arr_is_directed_and_keeps_the_density() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_networks_train_on_graphs_of_paper_mode(name: str) -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    model = METHODS["gcn"](**PAPER, epsilon=3.0, perturb=name, seed=0, epochs=2).fit(graph)  # type: ignore[arg-type]
-    assert not model.guarantee.valid and model.guarantee.mode == "paper"
-    kind = mechanism_for_mode(MECHANISMS[name], "paper")
+    model = METHODS["gcn-paper"](**PAPER, epsilon=3.0, perturb=name, seed=0, epochs=2).fit(graph)  # type: ignore[arg-type]
+    assert not model.guarantee.valid
+    kind = PUBLISHED[name]
     whole = Domain.whole(graph.num_nodes, directed=False)
     assert model.guarantee.deviations == kind(epsilon=3.0).deviations(whole)
 
 
 def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    sage = METHODS["sage"]
+    sage = METHODS["sage-paper"]
     shapes = {
-        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode).config.shape  # type: ignore[attr-defined]
-        for mode in ("strict", "paper")
+        mode: METHODS[name](unit="undirected-edge", epsilon=3.0, perturb="arr").config.shape  # type: ignore[attr-defined]
+        for mode, name in (("strict", "sage"), ("paper", "sage-paper"))
     }
     assert (shapes["strict"].depth, shapes["strict"].unit_rounds) == (2, False)
     assert (shapes["paper"].depth, shapes["paper"].unit_rounds, shapes["paper"].unit) == (1, True, False)
@@ -275,15 +269,15 @@ def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
 
 def test_directed_guarantees_state_the_loss_of_an_undirected_edge() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    model = METHODS["sage"](unit="directed-edge", mode="paper", epsilon=3.0, perturb="arr", seed=0, epochs=2)
+    model = METHODS["sage-paper"](unit="directed-edge", epsilon=3.0, perturb="arr", seed=0, epochs=2)
     guarantee = model.fit(graph).guarantee
     assert guarantee.epsilon == pytest.approx(3.0)  # one chunk: what is claimed of one stored edge
     assert any("an undirected edge is protected at eps = 6 only" in why for why in guarantee.deviations)
 
 
 def test_stored_graphs_of_paper_mode_are_marked_invalid(tmp_path: Path) -> None:
-    for number, mechanism in enumerate(kind(epsilon=1.0) for kind in MECHANISMS.values()):
+    for number, mechanism in enumerate(kind(epsilon=1.0) for kind in PUBLISHED.values()):
         perturbed = perturb.release_graph(path(), mechanism, **PAPER)  # type: ignore[arg-type]
         folder = perturbed.save(tmp_path / str(number))
-        assert "No valid guarantee (paper mode)" in (folder / "RELEASED.md").read_text()
+        assert "No valid guarantee." in (folder / "RELEASED.md").read_text()
         assert json.loads((folder / "guarantee.json").read_text())["valid"] is False

@@ -131,10 +131,10 @@ def test_slack_raises_epsilon_and_adds_up_over_runs() -> None:
 
 def test_deviations_come_first_and_invalidate_the_guarantee() -> None:
     notes = ("classes are treated as public",)
-    guarantee = guarantee_of(UndirectedEdge(), mode="paper", deviations=("a flaw", "a seed"), notes=notes)
+    guarantee = guarantee_of(UndirectedEdge(), deviations=("a flaw", "a seed"), notes=notes)
     assert not guarantee.valid
     assert guarantee.formal_statement().startswith(
-        "No valid guarantee (paper mode). Known deviations: a flaw; a seed. It would read:"
+        "No valid guarantee. Known deviations: a flaw; a seed. It would read:"
     )
     assert "Note: classes are treated as public." in guarantee.formal_statement()
 

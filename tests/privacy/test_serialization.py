@@ -145,7 +145,6 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
         delta=1e-7,
         releases=2,
         slack=1e-9,
-        mode="paper",
         deviations=("a flaw",),
         notes=("a note",),
         linear_group_scaling=False,

@@ -47,7 +47,7 @@ def test_every_line_is_an_experiment(target: ReproductionTarget, mode: Mode, qui
         except (PrivacyError, ConfigError) as error:
             assert mode == "strict" and cell.line in REJECTED, error
             continue
-        assert one.parameters.get("mode", "strict") == mode
+        assert one.as_published == (mode == "paper")
 
 
 def test_quick_is_a_part_of_the_target_and_facts_are_complete(target: ReproductionTarget) -> None:

@@ -14,8 +14,8 @@ from graphveil.runs.source import Source
 TINY = Source(dataset="synthetic/tiny")
 
 
-def experiment(**parameters: object) -> Experiment:
-    return Experiment("gap", TINY, {"unit": "undirected-edge", "epsilon": 1.0, **parameters}, runs=2)
+def experiment(method: str = "gap", **parameters: object) -> Experiment:
+    return Experiment(method, TINY, {"unit": "undirected-edge", "epsilon": 1.0, **parameters}, runs=2)
 
 
 def test_nothing_is_spent_and_no_edge_is_read() -> None:
@@ -79,7 +79,7 @@ def test_runs_that_would_use_up_delta_are_rejected() -> None:
 
 
 def test_a_recipe_that_reads_protected_edges_voids_the_guarantee() -> None:
-    strict, paper = experiment(), experiment(mode="paper")
+    strict, paper = experiment(), experiment("gap-paper")
     assert preview(strict, strict.load()).guarantee.valid
     found = preview(paper, paper.load()).guarantee
     assert not found.valid
@@ -94,6 +94,6 @@ def test_a_recipe_that_drops_edges_states_it() -> None:
 
 
 def test_the_papers_baseline_trains_in_batches_of_the_same_size_and_ours_as_is_best() -> None:
-    papers, ours = (experiment(batch_size=32, mode=mode).baseline(0) for mode in ("paper", "strict"))
+    papers, ours = (experiment(one, batch_size=32).baseline(0) for one in ("gap-paper", "gap"))
     assert isinstance(papers, MLP) and isinstance(ours, MLP)
     assert (papers.batch_size, ours.batch_size) == (32, None)

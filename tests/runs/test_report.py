@@ -33,7 +33,7 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
         "private_accuracy": None,
         "baseline_guarantee": None,
         "epsilon": guarantee.as_dict()["epsilon"],
-        "mode": guarantee.mode,
+        "mode": "strict",
         "guarantee": guarantee.as_dict(),
         "delta": guarantee.delta,
         "max_tpr_at_1pct_fpr": guarantee.max_tpr(),
@@ -131,8 +131,8 @@ def test_a_void_guarantee_is_marked() -> None:
 
 
 def test_what_was_accounted_for_is_shown_and_not_the_claim_of_a_paper() -> None:
-    paper = private(mode="paper", deviations=("a flaw",))
-    page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper, notice(paper))
+    paper = private(deviations=("a flaw",))
+    page = report_page(metrics(paper, mode="paper", epsilon=1.25), HISTORY, paper, notice(paper))
     assert f">{format_upper_bound(paper.epsilon)} (not valid)</td>" in page
     assert "The paper&#39;s accounting calls this noise epsilon 1.25" in page
 

@@ -35,7 +35,7 @@ from graphveil.runs.sweep_cells import Sweep
 TINY = Source(dataset="synthetic/tiny")
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "delta": 1e-7}
 QUICK = {"epochs": (2,), "hops": (1, 2)}
-PAPER: dict[str, Any] = {**EDGES, "mode": "paper", "unsafe_noise_seed": 7}
+PAPER: dict[str, Any] = {**EDGES, "unsafe_noise_seed": 7}
 
 
 def grid(**given: Any) -> Sweep:
@@ -298,7 +298,7 @@ def test_a_cell_that_is_rejected_in_a_worker_leaves_the_charges_of_others(tmp_pa
 @pytest.mark.slow
 def test_a_killed_command_resumes_with_other_jobs_to_the_same_bytes(tmp_path: Path) -> None:
     def command(out: Path, jobs: int, *more: str) -> list[str]:
-        flags = "--dataset synthetic/tiny --unit undirected-edge --delta 1e-7 --mode paper"
+        flags = "--dataset synthetic/tiny --unit undirected-edge --delta 1e-7"
         grid = [
             "--epsilon",
             "0.5,1,2,4",

@@ -372,12 +372,6 @@ def test_rejects_edge_level_parameters_that_cannot_predict() -> None:
         ({**COUNTS, "targets": "test"}, ConfigError, "applies to unit 'node-record' only"),
         ({**COUNTS, "read_own_edges": True}, ConfigError, "applies to unit 'node-record' only"),
         ({**COUNTS, "out_degree_bound": 3}, UnitError, "out_degree_bound"),
-        (
-            {**COUNTS, "mode": "paper"},
-            ConfigError,
-            r"does not reproduce a paper.*mode='strict' \(--mode strict\)",
-        ),
-        ({**RECIPE_S, "mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({**RECIPE_R, "targets": "test"}, ConfigError, "Omit targets"),
         ({**RECIPE_S, "targets": ()}, ConfigError, "Omit targets"),
         ({**RECIPE_S, "targets": "tset"}, ConfigError, "is not one of unlabeled, test; did you mean 'test'"),
@@ -396,8 +390,3 @@ def test_rejects_edge_level_parameters_that_cannot_predict() -> None:
 def test_rejects_unusable_configurations(options: Options, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         private(**options)
-
-
-def test_rejects_paper_mode_that_is_set_later() -> None:
-    with pytest.raises(ConfigError, match="does not reproduce a paper"):
-        private(**COUNTS).set_params(mode="paper")

@@ -73,7 +73,7 @@ def test_the_plan_begins_with_ranges_of_at_most_two_percent(method: str) -> None
         gv.MLP(**BUDGET, feature_range="0=18:70"),
         gv.MLP(**BUDGET, feature_scaling="none"),
         gv.MLP(**{**BUDGET, "unit": "undirected-edge"}),
-        gv.MLP(**BUDGET, mode="paper"),
+        gv.METHODS["mlp-paper"](**BUDGET),
         gv.MLP(**{**BUDGET, "epsilon": 0.2}),
     ],
     ids=["public range", "no scaling", "public features", "paper", "too much noise"],

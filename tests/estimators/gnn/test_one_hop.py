@@ -230,7 +230,6 @@ def test_an_interrupted_fit_is_resumed_with_the_same_bytes_and_not_with_other_co
         ({"unit": "directed-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
         ({"unit": "none", "epsilon": None}, UnitError, "private_hops"),
         ({"start": "own"}, ConfigError, "start"),
-        ({"mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({"leaves": 0}, ConfigError, "leaves"),
         ({"encoder_share": 0.9, "module_share": 0.2}, ConfigError, "for the aggregation"),
         ({"neighborhood": "edges"}, ConfigError, "neighborhood"),

@@ -88,7 +88,6 @@ class Choice(Records):
         ),
         ({"module": ""}, ConfigError, "module= is missing"),
         ({"unit": "undirected-edge"}, NotImplementedGuaranteeError, "without noise"),
-        ({"mode": "paper"}, ConfigError, "paper"),
     ],
 )
 def test_rejects_what_cannot_be_trained_before_anything_is_charged(

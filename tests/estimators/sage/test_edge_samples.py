@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.estimators.edge_samples import sample_out_edges, sample_total_degree
+from graphveil.papers.as_published.edge_samples import sample_out_edges, sample_total_degree
 
 
 def drawn(directed: bool, seed: int = 0) -> Adjacency:

@@ -12,7 +12,8 @@ from graphveil.data import load_dataset
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.sage import SAGE
 from graphveil.nn.layers import batch_of
-from graphveil.privacy import renyi
+from graphveil.papers.as_published import SAGE as PaperSAGE  # noqa: N811
+from graphveil.papers.as_published import renyi
 from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
 
@@ -30,11 +31,10 @@ def test_layers_are_at_least_one():
 
 
 class TestOverSubgraphs:
-    """SAGE-NDP: unit node-record, in paper mode."""
+    """SAGE-NDP: unit node-record."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
         "unit": "node-record",
-        "mode": "paper",
         "out_degree_bound": 5,
         "epsilon": 8.0,
         "delta": 1e-5,
@@ -43,9 +43,9 @@ class TestOverSubgraphs:
         "batch_size": 30,
     }
 
-    def test_strict_mode_raises(self):
-        with pytest.raises(NotImplementedGuaranteeError, match="the sensitivity is unbounded"):
-            SAGE(**{**self.OPTIONS, "mode": "strict"})
+    def test_the_method_of_the_product_reads_no_records(self):
+        with pytest.raises(NotImplementedGuaranteeError, match="supports unit 'none' only"):
+            SAGE(unit="node-record", epsilon=8.0, out_degree_bound=5)
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -61,13 +61,13 @@ class TestOverSubgraphs:
     )
     def test_rejects_invalid_configurations(self, options, words):
         with pytest.raises(ConfigError, match=words):
-            SAGE(**{**self.OPTIONS, **options})
+            PaperSAGE(**{**self.OPTIONS, **options})
         with pytest.raises(ConfigError, match="batch_size=9 applies to node-level units"):
-            SAGE(unit="none", batch_size=9)
+            PaperSAGE(unit="none", batch_size=9)
 
-    def test_paper_mode_has_the_parameters_of_the_paper(self):
+    def test_it_has_the_parameters_of_the_paper(self):
         """Noise 2 z (D + 1) on the sums, z on the aggregation, whose cost alone is most of the budget."""
-        model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "out_degree_bound": 100})
+        model = PaperSAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "out_degree_bound": 100})
         steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
         assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100**2 + 1)
         assert steps.noise_multiplier == pytest.approx(202 * push.sigma)
@@ -75,7 +75,7 @@ class TestOverSubgraphs:
 
     @pytest.mark.parametrize(("clip_per", "changed"), [("root", 2 * 5 + 1), ("row", 2 * (5**2 + 1) + 1)])
     def test_the_stated_epsilon_is_that_of_steps_on_all_records(self, graph, clip_per, changed):
-        model = SAGE(**self.OPTIONS, clip_per=clip_per)
+        model = PaperSAGE(**self.OPTIONS, clip_per=clip_per)
         plan, guarantee, _ = model.preview(graph)
         steps, push = plan.queries
         mu = changed * math.sqrt(steps.steps) / steps.noise_multiplier
@@ -89,7 +89,7 @@ class TestOverSubgraphs:
         )
 
     def test_a_fit_is_one_charge_and_predicts_from_one_noisy_sum(self, graph):
-        model = SAGE(**self.OPTIONS).fit(graph)
+        model = PaperSAGE(**self.OPTIONS).fit(graph)
         assert len(ledger_of(graph.edge_set).entries) == 1
         assert model.aggregates_["hop1"].shape == (graph.num_nodes, 16)
         assert torch.equal(model.predict_proba(), model.predict_proba())
@@ -100,24 +100,24 @@ class TestOverSubgraphs:
     @pytest.mark.parametrize("clip_per", ["root", "row"])
     def test_learns_where_noise_is_small(self, make_graph, clip_per):
         graph = make_graph(nodes=600)
-        model = SAGE(**{**self.OPTIONS, "epsilon": 4000.0, "epochs": 30}, clip_per=clip_per).fit(graph)
+        model = PaperSAGE(**{**self.OPTIONS, "epsilon": 4000.0, "epochs": 30}, clip_per=clip_per).fit(graph)
         assert model.score(graph) > 0.6
 
     @pytest.mark.parametrize("done", [0, 1, 7, 12])
     def test_a_resumed_fit_is_bit_identical(self, make_graph, tmp_path, done):
         options = {**self.OPTIONS, "unsafe_noise_seed": 3}
-        whole = SAGE(**options).fit(make_graph(), workspace=tmp_path / "whole")
+        whole = PaperSAGE(**options).fit(make_graph(), workspace=tmp_path / "whole")
         graph = make_graph()
         with pytest.raises(InterruptedFit):
-            SAGE(**options).fit(
+            PaperSAGE(**options).fit(
                 graph, workspace=tmp_path / "run", on_progress=interrupted_at("classifier", done)
             )
-        resumed = SAGE(**options).fit(graph, workspace=tmp_path / "run")
+        resumed = PaperSAGE(**options).fit(graph, workspace=tmp_path / "run")
         assert torch.equal(whole.predict_proba(), resumed.predict_proba())
         assert len(ledger_of(graph.edge_set).entries) == 1
 
     def test_can_be_saved(self, graph, tmp_path):
-        model = SAGE(**self.OPTIONS).fit(graph)
+        model = PaperSAGE(**self.OPTIONS).fit(graph)
         model.save(tmp_path / "model")
         again = gv.load_model(tmp_path / "model")
         assert not again.guarantee.valid
@@ -125,7 +125,7 @@ class TestOverSubgraphs:
             assert torch.equal(again.fitted.trained.state()[name], value)
 
     def test_predicts_no_other_graph(self, graph, make_graph):
-        model = SAGE(**self.OPTIONS).fit(graph)
+        model = PaperSAGE(**self.OPTIONS).fit(graph)
         restored = model.fitted.method.restore(model.fitted.trained.state(), model.fitted.sizes, {})
         with pytest.raises(NotImplementedGuaranteeError, match="predicts the training graph only"):
             restored.plan_for(model.fitted.sizes)

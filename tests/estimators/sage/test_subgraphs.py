@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.estimators.edge_samples import sample_total_degree
-from graphveil.estimators.sage import ClipPer
 from graphveil.nn.layers import FeedForward, Hidden
 from graphveil.nn.message_passing import SageLayer, SageNetwork
-from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table
+from graphveil.papers.as_published.edge_samples import sample_total_degree
+from graphveil.papers.as_published.subgraph_sums import ClipPer, SubgraphClippedSum, neighbor_table
 
 NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 

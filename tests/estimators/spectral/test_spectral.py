@@ -245,7 +245,6 @@ def test_a_resumed_fit_uses_the_released_graph(tmp_path: Path) -> None:
         ({"unit": "directed-edge"}, UnitError, "spectral has no guarantee under unit 'directed-edge'"),
         ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not support unit 'node-record'"),
         ({"unit": "local-attributes"}, UnitError, "Use method 'auto', 'lpgnn'"),
-        ({"mode": "paper"}, ConfigError, "does not reproduce a paper"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
         ({"rank": 10_000}, ConfigError, "rank=10000"),
         ({"epsilon": None}, ConfigError, "epsilon"),

@@ -22,6 +22,7 @@ from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data import Graph
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import RecordPlan, accuracy_from_counts, release_accuracies
+from graphveil.papers.as_published.published import equal_queries
 
 UNITS = [
     NodeRecord(),
@@ -90,8 +91,8 @@ def test_a_given_multiplier_leaves_the_scale_to_the_hops():
 
 
 @units
-def test_paper_mode_has_one_multiplier_for_all_queries(unit: NodeUnit):
-    steps, *hops, last = RecordPlan(unit=unit, **BOTH).equal_queries(1.3)
+def test_the_papers_have_one_multiplier_for_all_queries(unit: NodeUnit):
+    steps, *hops, last = equal_queries(RecordPlan(unit=unit, **BOTH), 1.3)
     assert steps.noise_multiplier == last.noise_multiplier == 1.3
     for hop in hops:
         assert isinstance(hop, OutEdgeSumQuery if isinstance(unit, NodeRecord) else NeighborSumQuery)

@@ -9,6 +9,7 @@ from graphveil.data import Graph, split
 from graphveil.estimators import objective
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.objective import sample_training_nodes, training_sample_description
+from graphveil.papers import as_published
 
 NODES = 400
 
@@ -79,17 +80,17 @@ def test_features_outside_of_the_sample_are_not_read(
     assert one and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_paper_mode_trains_on_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gap_as_published_trains_on_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     options = {"unit": "undirected-edge", "epsilon": 1.0, "seed": 0, "epochs": 2, "unsafe_noise_seed": 0}
 
-    def predictions(mode: str) -> torch.Tensor:
-        return GAP(**options, mode=mode).fit(graph).predict_proba()  # type: ignore[arg-type]
+    def predictions(model: type[GAP]) -> torch.Tensor:
+        return model(**options).fit(graph).predict_proba()  # type: ignore[arg-type]
 
-    before = {mode: predictions(mode) for mode in ("paper", "strict")}
+    before = {model: predictions(model) for model in (as_published.GAP, GAP)}
     monkeypatch.setattr(objective.sample_training_nodes, "__defaults__", (20,))
-    assert torch.equal(before["paper"], predictions("paper"))
-    assert not torch.equal(before["strict"], predictions("strict"))
+    assert torch.equal(before[as_published.GAP], predictions(as_published.GAP))
+    assert not torch.equal(before[GAP], predictions(GAP))
 
 
 def test_a_plan_describes_the_sample() -> None:
@@ -101,5 +102,5 @@ def test_a_plan_describes_the_sample() -> None:
     edges = {"unit": "undirected-edge", "epsilon": 1.0}
     for model in (GAP(**edges), ClassCode(**edges)):
         assert model.training_sample_note(graph) == words
-    for model in (GAP(**edges, mode="paper"), GAP(unit="node-record", out_degree_bound=2, epsilon=1.0)):
+    for model in (as_published.GAP(**edges), GAP(unit="node-record", out_degree_bound=2, epsilon=1.0)):
         assert model.training_sample_note(graph) == ""
