@@ -1,4 +1,4 @@
-"""Methods as published on protected records against the papers' public code: K = 2, D = 100, batches of 256, 10 epochs.
+"""Methods on protected records against the papers' public code: K = 2, D = 100, batches of 256, 10 epochs.
 
 Noise is seeded, so that the outcomes repeat. The reference's figures are means of three runs, delta 1e-5.
 """

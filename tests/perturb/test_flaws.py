@@ -284,7 +284,7 @@ def test_18_public_edges_between_private_nodes_stay() -> None:
     for kind in (
         perturb.EdgeRR,
         PUBLISHED["edge-rr"],
-    ):  # the text of the source takes the union, and so do both
+    ):  # both take the union, as the source's text
         released = perturb.release_graph(graph_of(RING), kind(epsilon=1.0), **given).graph.adjacency  # type: ignore[arg-type]
         assert pairs_of(public) <= pairs_of(released)
         drawn = pairs_of(released) - pairs_of(public)

@@ -1,4 +1,4 @@
-"""Mechanisms as published: what published code releases, what it costs, and that no guarantee is given for it."""
+"""Published code: what it releases, what it costs, and that no guarantee is given for it."""
 
 import json
 import math
