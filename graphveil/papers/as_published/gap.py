@@ -21,7 +21,7 @@ from graphveil.core.clipping.ghost_modules import (
     UnitRows,
 )
 from graphveil.core.events import Composed, Gaussian, PoissonGaussian, compose
-from graphveil.core.normalize import plain_unit
+from graphveil.core.features import plain_unit
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.plan import hops as equal_hops
 from graphveil.core.unit import NodeRecord
@@ -51,6 +51,7 @@ from graphveil.papers.as_published.published import (
     record_training,
     renyi_plan,
 )
+from graphveil.privacy.renyi import epsilon_of_event
 
 _NODE_LEVEL = (
     EXACT_SELECTION,
@@ -212,7 +213,7 @@ class PublishedAttention(AttentionTraining):
         require_delta(delta, "EdgeAttentionQuery")
         steps, multiplier = self._steps, self.multiplier or _MULTIPLIER
         training = PoissonGaussian(multiplier, self._rate, steps)
-        check_training_cost(renyi.epsilon_of_event(training, delta, "plain"), epsilon)
+        check_training_cost(epsilon_of_event(training, delta, "plain"), epsilon)
 
         def event(sigma: float) -> Composed:
             return compose(training, Gaussian(math.sqrt(steps) / sigma))

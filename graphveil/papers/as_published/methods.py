@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphveil.estimators import full_graph
 from graphveil.estimators.full_graph import FullGraphMethod, NetworkArchitecture
@@ -19,7 +19,12 @@ from graphveil.perturb import GraphMechanism
 from graphveil.training import TrainingSchedule
 
 _EPOCHS, _PATIENCE = 2000, 50  # of HeteroRR
-_BINS = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
+_BINS: dict[str, Any] = {
+    "features": "feature-rr-naive",
+    "k": "auto",
+    "rounding": "stochastic",
+    "decode": "unbiased",
+}
 PUBLIC_WEIGHTS_NOTE = (
     "the source weighs features by scores of each record, which no budget of its covers: here weights are "
     "public, the same for all records, and add up to one"
