@@ -5822,9 +5822,9 @@ BUGS = [
         name="messages_of_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.estimators.gap.networks:HopTransform.unit",
-                "safe_unit(finite_rows(rows) if self.on_records else rows)",
-                "safe_unit(rows)",
+                "graphveil.estimators.gap.networks:RecordTransform.unit",
+                "super().unit(finite_rows(rows))",
+                "super().unit(rows)",
             )
         ],
         test="tests/estimators/test_null_record.py::test_every_prediction_is_finite_for_any_record[gap-3e+38-none]",
