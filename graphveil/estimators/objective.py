@@ -59,11 +59,7 @@ class Objective:
     def from_keywords(
         cls, metric: str | None, class_weight: ClassWeight | None, positive: str | None = None
     ) -> "Objective":
-        """Check the keywords of an estimator, and copy them.
-
-        Raises:
-            ConfigError: If the metric is unknown, or the weights are not positive, or there are none.
-        """
+        """Check the keywords of an estimator, and copy them."""
         if metric is not None:
             checks.one_of(METRICS, metric=metric)
         if class_weight is None or class_weight == BALANCED:
@@ -92,10 +88,6 @@ class Objective:
         """Return the score of log-posteriors (M, C). The likelihood decides between ties.
 
         Without a metric the likelihood alone decides.
-
-        Args:
-            log_posteriors: Log-posteriors of labeled nodes.
-            labels: Their classes (M), or their ``targets`` (M, C).
         """
         found, loss = 0.0, weighted_loss(log_posteriors, labels)
         if self.metric is not None:
@@ -127,9 +119,6 @@ class Objective:
 
         The cross entropy of targets t and probabilities p is the sum over the classes of -t log p. A node
         without a label has only zeros, so it contributes nothing.
-
-        Returns:
-            Classes, int64 (N), without class weights; otherwise targets, float32 (N, C).
         """
         weights = self.weights(view)
         if weights is None:
@@ -157,10 +146,6 @@ class Objective:
         """Reject unknown classes, and validation labels for which the metric is not defined.
 
         This is checked before anything is charged. Under units that protect labels it reads none.
-
-        Raises:
-            GraphError: If a weight or the positive class names no class, or there are more than two classes
-                with a positive one. If validation labels are of one class, and the metric compares classes.
         """
         places = class_places(view.class_names, view.num_classes)
         if self.positive is not None:
@@ -197,11 +182,7 @@ def weighted_loss(log_posteriors: Tensor, labels: Tensor) -> float:
 
 
 def check_positive(name: str, places: Mapping[str, int], classes: int, more: str = "") -> None:
-    """Reject a positive class that is not one of two classes.
-
-    Raises:
-        GraphError: If the class is unknown, or there are not two classes.
-    """
+    """Reject a positive class that is not one of two classes."""
     if classes != 2:
         raise GraphError(
             f"positive={name!r} needs a graph with two classes, but the graph has {classes}. Omit it.{more}"
@@ -216,19 +197,7 @@ def check_positive(name: str, places: Mapping[str, int], classes: int, more: str
 def check_objective(
     objective: Objective, method: str, unit: str, *, on_records: bool, selects: bool, weighs: bool
 ) -> None:
-    """Reject objectives that the privacy unit or the method does not support.
-
-    Args:
-        objective: Metric and class weights.
-        method: Name of the method.
-        unit: Name of the privacy unit.
-        on_records: Whether the unit protects labels in raw form.
-        selects: Whether the method selects by a metric.
-        weighs: Whether the loss of the method has class weights.
-
-    Raises:
-        ConfigError: If a metric or balanced weights would read protected labels, or have no effect.
-    """
+    """Reject objectives that the privacy unit or the method does not support."""
     metric, weight = objective.metric, objective.class_weight
     if metric is not None and on_records:
         raise ConfigError(
@@ -315,17 +284,8 @@ def fit_nonprivate(
 ) -> None:
     """Train a network on the training nodes, and load the parameters of its best epoch.
 
-    Args:
-        network: Network, trained in place.
-        logits: Maps node indices to the network's logits.
-        view: Labels and split.
-        schedule: Epochs, learning rate, batches.
-        session: Progress, history, and the workspace to resume from.
-        stage: Name for progress and history.
-        generator: Shuffles batches.
         checkpoint: Name in the workspace; by default the stage.
         objective: Class weights, and the metric that selects the epoch; by default that of the schedule.
-        head: Meaning of logits, and the labels to learn.
         every: Train on every node, for networks that compute all of them anyway.
     """
     train_nodes, val_nodes = (

@@ -54,12 +54,6 @@ def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch
 
     Nodes with the same neighbor list have the same embedding, up to noise. Others are nearly orthogonal.
 
-    Args:
-        adjacency: Undirected edges after randomized response.
-        flip: q, the probability that a pair is flipped; 0 for exact edges.
-        rank: Maximum number of eigenvectors.
-        generator: Draws the initial subspace.
-
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> rows = spectral_rows(star, 0.0, 4, torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(rows[1:], rows[1].expand(3, -1), atol=1e-5))
@@ -153,10 +147,6 @@ def count_votes(
     """Return the votes for each class at each power, (N, C) each; no node votes on itself.
 
     Args:
-        rows: L2-normalized or zero embeddings, (N, r).
-        voters: Nodes with a public label, int64.
-        labels: Their classes.
-        classes: C.
         most: Number of cosines held at once.
 
     >>> rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]])
@@ -181,18 +171,7 @@ def best_rule(
     labels: Tensor,
     objective: Objective = DEFAULT_OBJECTIVE,
 ) -> tuple[VotingRule, Tensor]:
-    """Return the rule of the highest likelihood or metric of public labels; no node votes on itself.
-
-    Args:
-        log_posteriors: Log-posteriors from features that do not depend on a node's own label, (N, C).
-        rows: Embeddings, the leading direction first.
-        nodes: Nodes with a public label.
-        labels: Their classes.
-        objective: What selects the rule.
-
-    Returns:
-        The rule, and the log-posteriors of all nodes under it.
-    """
+    """Return the rule of the highest likelihood or metric of public labels; no node votes on itself."""
     best, highest, decided = VotingRule(0, DOUBLINGS[0], 1.0, 0.0), WORST, log_posteriors
     for halvings in HALVINGS:
         levels = count_votes(leading(rows, halvings), nodes, labels, log_posteriors.shape[1])
@@ -212,13 +191,7 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborListSource:
-    """The source of neighbor lists: the exact edges, or one released graph.
-
-    Args:
-        unit: Privacy unit.
-        response: Mechanism that releases the graph; None if nothing is protected.
-        rank: Maximum number of spectral directions.
-    """
+    """The source of neighbor lists: the exact edges, or one released graph."""
 
     unit: Unit
     response: EdgeRand | None
@@ -246,11 +219,7 @@ class NeighborListSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralMethod(Method):
-    """Votes of labeled nodes with similar neighbor lists, combined with features.
-
-    Args:
-        list_source: Source of neighbor lists.
-    """
+    """Votes of labeled nodes with similar neighbor lists, combined with features."""
 
     selects_by_metric: ClassVar[bool] = True
 
@@ -299,11 +268,7 @@ class SpectralMethod(Method):
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
-        """Return the fit with these parameters.
-
-        Raises:
-            ArtifactError: If they do not have this number of features and classes, or the rule is unknown.
-        """
+        """Return the fit with these parameters, which have to fit the sizes."""
         ensemble = FoldEnsemble.restore(state, _FEATURES, bool(state[_UNIT_ROWS]))
         halvings, doublings, *shares = state[_RULE].tolist()
         rule = VotingRule(int(halvings), int(doublings), *shares)
@@ -324,11 +289,7 @@ class TrainedSpectral(TrainedModel):
     ensemble: FoldEnsemble
 
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
-        """Reject a graph without public labels.
-
-        Raises:
-            GraphError: If it has no labeled nodes, or other classes than the fitted graph.
-        """
+        """Reject a graph without public labels."""
         if not view.has_split or not bool((view.labeled_in("train", "val")).any()):
             raise GraphError(
                 "spectral needs public labels in the graph to predict, but this graph has none. Add a "

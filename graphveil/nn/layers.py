@@ -140,7 +140,6 @@ class Linear(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
-        """Initialize the parameters."""
         super().__init__()
         bound = 1 / math.sqrt(max(1, inputs))
         # Stored as (inputs, outputs): a sparse row is then a bag of rows of the weight.
@@ -207,7 +206,6 @@ class Dropout(nn.Module):
     """
 
     def __init__(self, p: float, *, generator: torch.Generator) -> None:
-        """Store the generator."""
         super().__init__()
         self.p, self._generator = p, generator
 
@@ -260,7 +258,6 @@ class FeedForward(nn.Module):
         input_dropout: float = 0.0,
         plain_last: bool = True,
     ) -> None:
-        """Initialize all layers, in order."""
         super().__init__()
         self._input_dropout = Dropout(input_dropout, generator=generator)
         self._layers = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
@@ -301,7 +298,6 @@ class Combine(nn.Module):
     """
 
     def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
-        """Initialize the parameters of the attention, if used."""
         super().__init__()
         self._how = how
         self.outputs = count * width if how == "concat" else width

@@ -18,13 +18,7 @@ from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, SparseRows, 
 
 @dataclass(frozen=True, kw_only=True)
 class GcnArchitecture:
-    """The architecture of a ``GcnNetwork``.
-
-    Args:
-        hidden: Width of the hidden layers.
-        depth: Number of convolutions.
-        style: Keywords of hidden layers: activation, batch norm, dropout.
-    """
+    """The architecture of a ``GcnNetwork``."""
 
     hidden: int
     depth: int
@@ -45,7 +39,6 @@ class GcnLayer(nn.Module):
     """
 
     def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator) -> None:
-        """Initialize the parameters."""
         super().__init__()
         self._map, self._hidden = Linear(width, width, generator=generator), hidden
 
@@ -61,7 +54,6 @@ class GcnNetwork(nn.Module):
     """
 
     def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
-        """Store the layers."""
         super().__init__()
         self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
 
@@ -185,7 +177,6 @@ class GatLayer(nn.Module):
     """
 
     def __init__(self, width: int, heads: int, hidden: Hidden, *, generator: torch.Generator) -> None:
-        """Initialize the parameters."""
         super().__init__()
         self._attention, self._hidden = GraphAttention(width, width, heads, generator), hidden
 
@@ -197,14 +188,7 @@ class GatLayer(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class GatArchitecture:
-    """The architecture of a ``GatNetwork``.
-
-    Args:
-        hidden: Width of each head of the hidden layers.
-        heads: Heads of the hidden layers; the last layer has one.
-        depth: Number of attention layers.
-        style: Keywords of hidden layers: activation, batch norm, dropout.
-    """
+    """The architecture of a ``GatNetwork``."""
 
     hidden: int
     heads: int
@@ -228,7 +212,6 @@ class GatNetwork(nn.Module):
     """
 
     def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
-        """Store the layers."""
         super().__init__()
         self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
 
@@ -249,10 +232,6 @@ class GatNetwork(nn.Module):
 class SageArchitecture:
     """The architecture of a ``SageNetwork``.
 
-    Args:
-        hidden: Width of the hidden layers.
-        depth: Number of message-passing layers.
-        style: Keywords of hidden layers: activation, batch norm, dropout.
         pre_layers: Dense layers before message passing.
         post_layers: Dense layers after it, including the output layer.
         unit: Whether vectors are L2-normalized before and after message passing.
@@ -302,7 +281,6 @@ class SageLayer(nn.Module):
     """
 
     def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator, unit: bool = False) -> None:
-        """Initialize the parameters."""
         super().__init__()
         self._own = Linear(width, width, generator=generator)
         self._incoming = Linear(width, width, generator=generator)
@@ -322,10 +300,7 @@ class SageLayer(nn.Module):
 
 
 class SageNetwork(nn.Module):
-    """Dense layers, message-passing layers, dense layers; ``unit`` L2-normalizes before message passing.
-
-    Shapes: (N, d) -> (N, C).
-    """
+    """Dense layers, message-passing layers, dense layers; ``unit`` L2-normalizes before message passing."""
 
     def __init__(
         self, before: FeedForward, rounds: list[SageLayer], after: FeedForward, *, unit: bool = False
@@ -363,11 +338,6 @@ LayerKind = Literal["gcn", "sage", "gat"]
 class ResidualArchitecture:
     """The architecture of a ``ResidualNetwork``.
 
-    Args:
-        layer: Kind of the message-passing layers.
-        hidden: Width of the vectors between layers.
-        depth: Number of message-passing layers.
-        style: Keywords of hidden layers: activation, dropout.
         heads: Heads of attention layers, each of width ``hidden``.
     """
 
@@ -418,7 +388,6 @@ class ResidualNetwork(nn.Module):
     """
 
     def __init__(self, before: FeedForward, layers: list[ResidualLayer], output: Linear) -> None:
-        """Store the layers."""
         super().__init__()
         self._before, self._layers, self._output = before, nn.ModuleList(layers), output
         self._norm = nn.LayerNorm(output.weight.shape[0])

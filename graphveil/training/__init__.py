@@ -87,21 +87,16 @@ def train(
     """Train in place and leave the network with the selected epoch's parameters, in evaluation mode.
 
     Args:
-        network: The parameters to train.
         logits: Maps node indices to logits (B, C); it calls ``network``.
         labels: Classes, int64 (N), or class probabilities (N, C) to imitate; accuracy then uses the mode.
             Another ``head`` may read other labels.
-        train_nodes: Node indices to fit.
         val_nodes: Node indices to select the epoch on; if empty, the last epoch is kept.
-        schedule: Epochs, learning rate, selection.
         generator: Shuffles the batches; share it with the network's dropout so that a resume is exact.
-        on_epoch: Called after each epoch, for progress bars.
         checkpoint: File to save the state to. An existing file is resumed from. The result of a finished
             one is returned immediately.
         checkpoint_every: Epochs between two saves.
         loss: Maps a batch of node indices to the loss of a step, by default the head's loss of ``logits``.
         should_stop: Called after each epoch; True stops training, and the epoch selected so far is kept.
-        head: Interprets logits; accuracy is its score.
     """
     lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)

@@ -20,11 +20,7 @@ class TaskHead(ABC):
 
     @abstractmethod
     def labels(self, view: Graph) -> Any:
-        """Return the training labels of a graph, one row per node, or their handle.
-
-        Raises:
-            GraphError: If the graph has no such labels.
-        """
+        """Return the training labels of a graph, one row per node, or their handle."""
 
     def fitted(self, view: Graph) -> Self:
         """Return the head for a graph, including constants from public training labels."""

@@ -157,15 +157,8 @@ def evaluate(
 ) -> Evaluation:
     """Return all metrics of predicted probabilities.
 
-    Args:
-        labels: Class of each node, int64 (M).
-        proba: Class probabilities, (M, C).
-        names: Names of the classes.
         threshold: For two classes: probability from which a node is predicted as the positive class.
         positive: For two classes: number of the positive one.
-
-    Raises:
-        ConfigError: If there is no node, or a threshold without a positive class.
 
     >>> import torch
     >>> proba = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]])
@@ -206,13 +199,6 @@ def evaluate(
 def evaluate_numbers(targets: Tensor, predicted: Tensor) -> Evaluation:
     """Return R², mean absolute error and root mean squared error of predicted numbers.
 
-    Args:
-        targets: Number of each node, (M).
-        predicted: Predicted numbers, (M).
-
-    Raises:
-        ConfigError: If there is no node.
-
     >>> import torch
     >>> found = evaluate_numbers(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0]))
     >>> round(found["r2"], 3), round(found["mae"], 3), round(found["rmse"], 3)
@@ -232,11 +218,7 @@ def evaluate_numbers(targets: Tensor, predicted: Tensor) -> Evaluation:
 
 
 def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
-    """Reject an evaluation without nodes, and a threshold that does not fit.
-
-    Raises:
-        ConfigError: If there is no node, or the threshold is no probability or for more than two classes.
-    """
+    """Reject an evaluation without nodes, and a threshold that does not fit."""
     if not nodes:
         raise ConfigError("No node to evaluate has a label. Evaluate another part of the split.")
     if threshold is None:
@@ -378,7 +360,6 @@ class PrivateMetrics:
     positive: str | None = None
 
     def __getitem__(self, metric: str) -> Interval:
-        """Return a metric by its name."""
         return self.metrics[metric]
 
     def as_dict(self) -> dict[str, Any]:
@@ -438,14 +419,7 @@ def private_metrics(
 ) -> PrivateMetrics:
     """Return metrics and their intervals. It reads no protected data.
 
-    Args:
-        histogram: Noisy counts by class and column, (C, columns).
-        noise_std: Standard deviation of their noise.
-        accuracy: Accuracy from its own noisy counts, and the standard deviation of their noise.
         most: Public number of test nodes, with or without a label.
-        names: Names of the classes.
-        rng: Draws the noise again, for the intervals.
-        positive: Number of the positive class of two; None if it is not known.
     """
     observed = histogram.numpy().astype(np.float64)
     classes, columns = observed.shape

@@ -248,10 +248,7 @@ class AggregationRounds(ABC):
     """The aggregates that a release has returned so far, in the order of its plan.
 
     Args:
-        view: Graph to query.
-        groups: Public group of each node.
         labels: Each node's class if it is public, otherwise -1, (N).
-        release: Release that executes the queries.
         first: First node that has an aggregate; nodes before it only send.
     """
 
@@ -306,11 +303,6 @@ class AggregationRounds(ABC):
         """Return what a node of each class sends to each group on average, (groups, C, width).
 
         If class probabilities p are calibrated, class j sends sum_u p_uj s_u / sum_u p_uj on average.
-
-        Args:
-            classes: p, (N, C).
-            sent: s, what each node sends, (N, width).
-            reach: Weight from each group at each other, (from, into).
         """
         weights = reach[self._groups]  # (N, into)
         by_group = torch.stack([(classes * into[:, None]).T @ sent.to(torch.float64) for into in weights.T])
@@ -860,11 +852,7 @@ class EdgeLevelClassCode(Method):
         return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedEdgeLevelClassCode":
-        """Return the fit with these parameters.
-
-        Raises:
-            ArtifactError: If they do not have this number of features and classes.
-        """
+        """Return the fit with these parameters, which have to fit the sizes."""
         width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
         clusters = None
         if "clusters/weights" in state:
@@ -909,20 +897,7 @@ class EdgeLevelClassCode(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedEdgeLevelClassCode(TrainedModel):
-    """The result of an edge-level fit. Heads and gate apply only to the fitted graph, the rest to any.
-
-    Args:
-        method: Queries of the edges of another graph, with the noise of the fit.
-        classes: C.
-        ensemble: Feature networks.
-        distilled: Networks that imitate the fit's decisions, if any; the prior is the mean of both.
-        affinity: Affinities between classes, and the mean degree.
-        shape: Shape of the likelihood.
-        weight_model: Edge weights; None for weights of one.
-        heads: Networks that read aggregates of the fitted graph.
-        gate: Weights of heads, likelihood and features there.
-        clusters: Feature clusters, if neighbors are counted by them instead of by class.
-    """
+    """The result of an edge-level fit. Heads and gate apply only to the fitted graph, the rest to any."""
 
     method: EdgeLevelClassCode
     classes: int

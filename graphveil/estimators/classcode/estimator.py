@@ -1,7 +1,6 @@
 """ClassCode: noisy counts of neighbors by class, with weights that depend on which predictions are needed."""
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar, Literal
 
 from graphveil._util import checks
@@ -17,7 +16,6 @@ from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 _NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
 _EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
 _OPTIONS_OF_SUMS = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
-_NAMED_TARGETS = ("unlabeled", "test")  # of targets
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,8 +131,14 @@ class ClassCode(Estimator):
                 f"{name}={getattr(self, name)!r} applies to {wanted} only and has no effect under unit "
                 f"{self.privacy_config.unit.name!r}. Omit it."
             )
-        if on_records:
-            self._check_node_level()
+        if self.encoder_share is not None:
+            checks.within(0.001, 0.85, encoder_share=self.encoder_share)
+        if self.targets is not None and (not self.targets or self.read_own_edges):
+            raise ConfigError(
+                "read_own_edges=True needs the noisy aggregates of all nodes, but targets= restricts "
+                "which are released. Omit targets, or set read_own_edges=False and name at least one "
+                "node in targets."
+            )
         for name in self._changed(_OPTIONS_OF_SUMS) if self.noise == "laplace" else ():
             raise ConfigError(
                 f"{name}={getattr(self, name)!r} has no effect with noise='laplace', which counts "
@@ -144,27 +148,6 @@ class ClassCode(Estimator):
     def _changed(self, options: tuple[str, ...]) -> list[str]:
         """Return the options that do not have their default values."""
         return [name for name in options if getattr(self, name) != getattr(type(self), name)]
-
-    def _check_node_level(self) -> None:
-        """Reject values outside their range, and contradictory options, under unit ``node-record``."""
-        if self.encoder_share is not None:
-            checks.within(0.001, 0.85, encoder_share=self.encoder_share)
-        targets: object = self.targets
-        if targets is None:
-            return
-        if isinstance(targets, str):
-            checks.one_of(_NAMED_TARGETS, targets=targets)
-        elif not isinstance(targets, tuple | list) or not all(
-            isinstance(id, str | Integral) and not isinstance(id, bool) for id in targets
-        ):
-            names = " or ".join(map(repr, _NAMED_TARGETS))
-            raise ConfigError(f"targets={targets!r} must be {names}, or a tuple of node ids")
-        if not targets or self.read_own_edges:
-            raise ConfigError(
-                "read_own_edges=True needs the noisy aggregates of all nodes, but targets= restricts "
-                "which are released. Omit targets, or set read_own_edges=False and name at least one "
-                "node in targets."
-            )
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
         privacy_config = self.privacy_config

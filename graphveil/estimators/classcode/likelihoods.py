@@ -313,11 +313,6 @@ class EdgeWeightModel:
         """Estimate mean and mean square of the weights into each node, by the class of the sender, (2, N, C).
 
         They are estimated on a sample of senders to all nodes, independently of the edges.
-
-        Args:
-            keys: Inputs of the edge weight.
-            classes: Public class probabilities of each node, (N, C).
-            generator: Draws the sample.
         """
         count = len(classes)
         drawn = torch.randperm(count, generator=generator)[: min(_SOURCES, max(1, _PAIRS // count))]

@@ -218,9 +218,6 @@ def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     """Return the public set of nodes whose aggregates are released, bool (N).
 
     ``"unlabeled"`` selects the nodes outside of training.
-
-    Raises:
-        ConfigError: If an id is not a node of the graph, or the set is empty.
     """
     if targets is None:
         return torch.ones(view.num_nodes, dtype=torch.bool)
@@ -380,12 +377,7 @@ def aggregate_and_decode(
     for prioritized nodes, whose strengths are larger because of their weight. Sources of unknown class send
     an improved posterior each time. Aggregates are combined by their precision.
 
-    Args:
         push: Executes one query. It bounds every source's weights and adds noise.
-        sigmas: Noise of each aggregation.
-        messages: The GNN messages.
-        log_posteriors: Log-posteriors from features, (N, C), or their handle.
-        released, prioritized: Public sets of nodes, bool (N).
     """
     codes = simplex_codes(messages.classes)
     vectors = messages.first(log_posteriors)
@@ -482,7 +474,6 @@ def own_neighborhood_sum(
     reads v's own out-edges only.
 
     Args:
-        adjacency: Edges.
         rows: Z, the result of one aggregation with weights of one, (N, d).
         sigma: Its noise.
         shrinkage: b, a function of published aggregates, (N); see ``row_shrinkage``.
@@ -727,11 +718,7 @@ class NodeLevelClassCode(Method):
         return self.closed(release, trained, proba, view, session, noisy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
-        """Return the fit with these parameters.
-
-        Raises:
-            ArtifactError: If the parameters do not have this number of features and classes.
-        """
+        """Return the fit with these parameters, which have to fit the sizes."""
         weights, classes = state["decider"], sizes.classes
         known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
         check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)

@@ -54,9 +54,6 @@ Range: TypeAlias = tuple[float, float]
 class ScaledColumn:
     """One column: ``v`` becomes ``clip((v - center) / scale, low, high)``.
 
-    Args:
-        column: Its position among the features, from 0.
-        center, scale, low, high: See above.
         public: Whether the numbers come from ``feature_range`` and not from the training graph.
     """
 
@@ -218,9 +215,6 @@ def _compressed(values: Tensor, largest: Tensor, bound: float) -> Tensor:
 def parse_range(text: str) -> dict[str, Range]:
     """Parse ``feature_range``: ``LOW:HIGH`` for all columns (key ``""``), or ``NAME=LOW:HIGH,...``.
 
-    Raises:
-        ConfigError: If the format is wrong, or a range is empty.
-
     >>> parse_range("salary=0:2e5,born=1900:2020"), parse_range("0:255")
     ({'salary': (0.0, 200000.0), 'born': (1900.0, 2020.0)}, {'': (0.0, 255.0)})
     """
@@ -242,14 +236,7 @@ def parse_range(text: str) -> dict[str, Range]:
 
 
 def check_scaling(scaling: str, feature_range: str | None, method: str, *, scales: bool) -> None:
-    """Reject a feature range without effect, since a reader would believe that it has one.
-
-    Args:
-        scaling: ``feature_scaling``.
-        feature_range: As passed by the caller.
-        method: Name of the method.
-        scales: Whether the method scales features at all.
-    """
+    """Reject a feature range without effect, since a reader would believe that it has one."""
     checks.one_of(MODES, feature_scaling=scaling)
     if feature_range is None:
         return
@@ -268,16 +255,7 @@ def check_scaling(scaling: str, feature_range: str | None, method: str, *, scale
 
 
 def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int, Range]:
-    """Return the public range of each column that has one, by position.
-
-    Args:
-        text: ``feature_range``.
-        names: Names of the columns; if empty, positions count from 0.
-        columns: Number of columns.
-
-    Raises:
-        GraphError: If a name is not the name of a column.
-    """
+    """Return the public range of each column that has one, by position."""
     if text is None:
         return {}
     known = parse_range(text)
@@ -331,9 +309,6 @@ def aligned(graph: Graph, trained: Encoding | None) -> Graph:
     """Return a graph with the feature columns of training, matched by name.
 
     Columns that are not in training are dropped. A graph without column names is returned as it is.
-
-    Raises:
-        GraphError: If a column is missing, or was encoded into other features than in training.
     """
     own = graph.encoding
     if own is not None and own.constant and (trained is None or not trained.constant):
