@@ -284,9 +284,9 @@ def fit_nonprivate(
 ) -> None:
     """Train a network on the training nodes, and load the parameters of its best epoch.
 
-        checkpoint: Name in the workspace; by default the stage.
-        objective: Class weights, and the metric that selects the epoch; by default that of the schedule.
-        every: Train on every node, for networks that compute all of them anyway.
+    checkpoint: Name in the workspace; by default the stage.
+    objective: Class weights, and the metric that selects the epoch; by default that of the schedule.
+    every: Train on every node, for networks that compute all of them anyway.
     """
     train_nodes, val_nodes = (
         nodes_of(view.labeled_in(part))

@@ -28,7 +28,7 @@ from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import NoUnit, UndirectedEdge, Unit
+from graphveil.core.unit import NoUnit, UndirectedEdge
 from graphveil.data import Graph
 from graphveil.errors import GraphError, UnitError
 from graphveil.estimators.base import Estimator
@@ -190,40 +190,13 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborListSource:
-    """The source of neighbor lists: the exact edges, or one released graph."""
-
-    unit: Unit
-    response: EdgeRand | None
-    rank: int
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph."""
-        return None if self.response is None else plan_of(self.response, self.unit, sizes)
-
-    def sizes(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
-        """Return the sizes, with the protected node pairs if there are any."""
-        return sizes if self.response is None else with_protected_pairs(sizes, view, self.unit)
-
-    def rows(self, view: Graph, session: Session) -> tuple[State, Tensor]:
-        """Return the released values, and the node embeddings computed from them."""
-        released_state: State = {}
-        flip, edges = 0.0, view.adjacency
-        if self.response is not None:
-            released_state["graph"], noisy = released(view, self.response, self.unit, session)
-            flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
-        with session.stage("embedding"):
-            generator = session.streams.torch("spectral")
-            return released_state, spectral_rows(edges, flip, self.rank, generator)
-
-
-@dataclass(frozen=True, kw_only=True)
 class SpectralMethod(Method):
     """Votes of labeled nodes with similar neighbor lists, combined with features."""
 
     selects_by_metric: ClassVar[bool] = True
 
-    list_source: NeighborListSource
+    response: EdgeRand | None  # the mechanism that releases the graph; None for exact edges
+    rank: int
 
     def check(self, view: Graph) -> None:
         """Reject directed edges, and a graph to which noise adds too many edges, before anything is spent."""
@@ -233,18 +206,21 @@ class SpectralMethod(Method):
                 "spectral needs an undirected graph, but this graph's edges are directed. Use method "
                 "'classcode', or load the graph with directed=False (without --directed)."
             )
-        if self.list_source.response is not None:
-            self.list_source.response.check(
-                view, self.privacy_config.unit, domain_of(view, self.privacy_config.unit)
-            )
+        if self.response is not None:
+            unit = self.privacy_config.unit
+            self.response.check(view, unit, domain_of(view, unit))
 
     def sizes_of(self, view: Graph) -> PublicSizes:
         """Return the sizes that a plan for this graph depends on, including its node pairs."""
-        return self.list_source.sizes(super().sizes_of(view), view)
+        return self.with_pairs(super().sizes_of(view), view)
+
+    def with_pairs(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
+        """Return the sizes, with the protected node pairs if there are any."""
+        return sizes if self.response is None else with_protected_pairs(sizes, view, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
-        return self.list_source.plan(sizes)
+        return None if self.response is None else plan_of(self.response, self.privacy_config.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of the released graph. Everything computed from it is post-processing."""
@@ -252,19 +228,30 @@ class SpectralMethod(Method):
 
     def notes(self, view: Graph) -> tuple[str, ...]:
         """Return a note on which edges the model reads."""
-        response = self.list_source.response
-        released_state = () if response is None else (GRAPH_INPUT_NOTE.format(mechanism=response.name),)
-        return (*super().notes(view), *released_state)
+        if self.response is None:
+            return super().notes(view)
+        return (*super().notes(view), GRAPH_INPUT_NOTE.format(mechanism=self.response.name))
+
+    def embed(self, view: Graph, session: Session) -> tuple[State, Tensor]:
+        """Return the released values, and the node embeddings computed from them."""
+        released_state: State = {}
+        flip, edges = 0.0, view.adjacency
+        if self.response is not None:
+            released_state["graph"], noisy = released(view, self.response, self.privacy_config.unit, session)
+            flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
+        with session.stage("embedding"):
+            generator = session.streams.torch("spectral")
+            return released_state, spectral_rows(edges, flip, self.rank, generator)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Train on features, release the graph, and choose how to combine votes and features."""
         with session.stage("encoder"):
             public = public_posteriors(view, session, self.objective)
-        released_state, rows = self.list_source.rows(view, session)
+        released_state, rows = self.embed(view, session)
         known = nodes_of(view.labeled_in("train", "val"))
         with session.stage("classifier"):
             rule, log = best_rule(public.log, rows, known, view.y[known], self.objective)
-        trained = TrainedSpectral(self.list_source, rule, view.num_classes, public.ensemble)
+        trained = TrainedSpectral(self, rule, view.num_classes, public.ensemble)
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
@@ -273,7 +260,7 @@ class SpectralMethod(Method):
         halvings, doublings, *shares = state[_RULE].tolist()
         rule = VotingRule(int(halvings), int(doublings), *shares)
         check_fits(ensemble.fits(sizes.width, sizes.classes) and rule.known, sizes)
-        return TrainedSpectral(self.list_source, rule, sizes.classes, ensemble)
+        return TrainedSpectral(self, rule, sizes.classes, ensemble)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +270,7 @@ class TrainedSpectral(TrainedModel):
     Voters are nodes of the predicted graph, so another graph needs its own public labels.
     """
 
-    list_source: NeighborListSource
+    method: SpectralMethod
     rule: VotingRule
     classes: int
     ensemble: FoldEnsemble
@@ -299,15 +286,15 @@ class TrainedSpectral(TrainedModel):
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes that the plan for another graph depends on, with its own node pairs."""
-        return self.list_source.sizes(super().sizes_for(view, fitted), view)
+        return self.method.with_pairs(super().sizes_for(view, fitted), view)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
-        return self.list_source.plan(sizes)
+        return self.method.plan(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Release the other graph, and predict it from votes of its labeled nodes."""
-        released_state, rows = self.list_source.rows(view, session)
+        released_state, rows = self.method.embed(view, session)
         known = nodes_of(view.labeled_in("train", "val"))
         votes = self.rule.votes(rows, known, view.y[known], self.classes)
         log = self.rule.decided(self.ensemble.log_posteriors(view.x), votes)
@@ -386,5 +373,6 @@ class Spectral(Estimator):
         response = None
         if isinstance(privacy_config.unit, UndirectedEdge):
             response = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
-        list_source = NeighborListSource(unit=privacy_config.unit, response=response, rank=self.rank)
-        return SpectralMethod(name=self.method, privacy_config=privacy_config, list_source=list_source)
+        return SpectralMethod(
+            name=self.method, privacy_config=privacy_config, response=response, rank=self.rank
+        )

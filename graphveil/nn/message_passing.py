@@ -232,10 +232,10 @@ class GatNetwork(nn.Module):
 class SageArchitecture:
     """The architecture of a ``SageNetwork``.
 
-        pre_layers: Dense layers before message passing.
-        post_layers: Dense layers after it, including the output layer.
-        unit: Whether vectors are L2-normalized before and after message passing.
-        unit_rounds: Whether they are L2-normalized after each message-passing layer.
+    pre_layers: Dense layers before message passing.
+    post_layers: Dense layers after it, including the output layer.
+    unit: Whether vectors are L2-normalized before and after message passing.
+    unit_rounds: Whether they are L2-normalized after each message-passing layer.
     """
 
     hidden: int
@@ -338,7 +338,7 @@ LayerKind = Literal["gcn", "sage", "gat"]
 class ResidualArchitecture:
     """The architecture of a ``ResidualNetwork``.
 
-        heads: Heads of attention layers, each of width ``hidden``.
+    heads: Heads of attention layers, each of width ``hidden``.
     """
 
     layer: LayerKind

@@ -419,7 +419,7 @@ def private_metrics(
 ) -> PrivateMetrics:
     """Return metrics and their intervals. It reads no protected data.
 
-        most: Public number of test nodes, with or without a label.
+    most: Public number of test nodes, with or without a label.
     """
     observed = histogram.numpy().astype(np.float64)
     classes, columns = observed.shape

@@ -504,19 +504,6 @@ class PosteriorHead(nn.Module):
         super().__init__()
         self.alpha, self.net = nn.Parameter(alpha.clone()), net
 
-    @classmethod
-    def restore(cls, state: State) -> "PosteriorHead":
-        """Return a trained head from its parameters."""
-        widths = [
-            len(state["net._layers.0.weight"]),
-            *(len(state[f"net._layers.{k}.bias"]) for k in range(3)),
-        ]
-        net = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
-        head = cls(torch.ones(()), net)
-        head.load_state_dict(state)
-        head.eval()
-        return head
-
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
         """Return logits."""
         logits: Tensor = self.alpha * start + self.net(inputs)
@@ -799,7 +786,7 @@ class EdgeLevelClassCode(Method):
             affinity=affinity,
             shape=decision.shape,
             weight_model=weight_model,
-            heads=decision.heads,
+            heads=networks_state("heads", decision.heads),
             gate=decision.gate,
             clusters=clusters if isinstance(rounds, CountRounds) else None,
         )
@@ -889,7 +876,7 @@ class EdgeLevelClassCode(Method):
             affinity=Affinity(table, degree),
             shape=LikelihoodShape(spread, overdispersion, temperature),
             weight_model=weight_model,
-            heads=tuple(PosteriorHead.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS)),
+            heads={name: value for name, value in state.items() if name.startswith("heads/")},
             gate=tuple(state["gate"].tolist()),
             clusters=clusters,
         )
@@ -906,7 +893,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     affinity: Affinity
     shape: LikelihoodShape
     weight_model: EdgeWeightModel | None
-    heads: tuple[PosteriorHead, ...]
+    heads: State
     gate: tuple[float, ...]
     clusters: FeatureClusters | None = None
 
@@ -985,7 +972,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
             }
         return {
             "gate": torch.tensor(self.gate),
-            **networks_state("heads", self.heads),
+            **self.heads,
             **networks_state("weights", [] if weights is None else [weights]),
             "affinity": self.affinity.neighbors,
             **clusters,

@@ -414,23 +414,17 @@ def allocate_levels(decoded: DecodedRows, prioritized: Tensor) -> Tensor:
     return steps.clamp(0, len(LEVELS) - 1 - _FLAT).to(torch.int64) + _FLAT
 
 
-@dataclass(frozen=True)
-class EvidenceWeights:
-    """The weights of the features' log-posteriors and of the aggregates' log-likelihoods, (2)."""
-
-    weights: Tensor
-
-    def log_posteriors(self, log_posteriors: Tensor, log_likelihoods: Tensor) -> Tensor:
-        """Return the weighted sum as log-posteriors, (N, C)."""
-        a, b = self.weights.tolist()
-        weighed: Tensor = a * log_posteriors + b * log_likelihoods
-        return weighed.log_softmax(dim=1)
+def weigh_evidence(weights: Tensor, log_posteriors: Tensor, log_likelihoods: Tensor) -> Tensor:
+    """Return log-posteriors (N, C) from those of features and log-likelihoods of aggregates, weighted (2)."""
+    a, b = weights.tolist()
+    weighed: Tensor = a * log_posteriors + b * log_likelihoods
+    return weighed.log_softmax(dim=1)
 
 
 def fit_evidence_weights(
     log_posteriors: Any, log_likelihoods: Tensor, labels: Any, query: DPSGDQuery, release: Release
-) -> EvidenceWeights:
-    """Train on labeled nodes from weights of one, as the release's next query.
+) -> Tensor:
+    """Train weights on labeled nodes from weights of one, as the release's next query.
 
     The result is clipped to [0, 2.5], so aggregates can be ignored but not inverted. A member without a label
     (-1) is a null record.
@@ -438,7 +432,7 @@ def fit_evidence_weights(
     gradients = LogitWeightsClippedSum((log_posteriors, log_likelihoods), labels)
     schedule = limited_schedule(query, len(labels), rate=_WEIGHTS_RATE, momentum=0.0)
     weights = release.answer(DPSGDData(gradients=gradients, schedule=schedule))
-    return EvidenceWeights(weights.clamp(0, _MAX_WEIGHT))
+    return weights.clamp(0, _MAX_WEIGHT)
 
 
 def limited_schedule(query: DPSGDQuery, records: int, *, rate: float, momentum: float) -> PrivateSchedule:
@@ -522,25 +516,19 @@ def prior_combiner_weights(classes: int) -> Tensor:
     return torch.cat([eye, _FROM_SUM * codes.T, directions, _FROM_LIKELY * eye, bias])
 
 
-@dataclass(frozen=True)
-class Combiner:
-    """A linear classifier of combiner inputs; ``weights`` (4 C - 1, C), the last row the bias."""
-
-    weights: Tensor
-
-    def log_posteriors(self, inputs: Tensor) -> Tensor:
-        """Return log-posteriors (N, C), float64."""
-        return (inputs @ self.weights[:-1] + self.weights[-1]).log_softmax(dim=1)
+def combine(weights: Tensor, inputs: Tensor) -> Tensor:
+    """Return log-posteriors (N, C) by a linear classifier; weights (4 C - 1, C), the last row the bias."""
+    return (inputs @ weights[:-1] + weights[-1]).log_softmax(dim=1)
 
 
-def fit_combiner(inputs: Any, labels: Any, query: DPSGDQuery, release: Release) -> Combiner:
-    """Train on labeled nodes from the public start, as the release's next query.
+def fit_combiner(inputs: Any, labels: Any, query: DPSGDQuery, release: Release) -> Tensor:
+    """Train the weights on labeled nodes from the public start, as the release's next query.
 
     Inputs are (n, 4 C - 2). A member without a label (-1) is a null record.
     """
     start = prior_combiner_weights((inputs.shape[1] + 2) // 4)
     schedule = limited_schedule(query, len(labels), rate=_COMBINER_RATE, momentum=_COMBINER_MOMENTUM)
-    return Combiner(descend_softmax(release, inputs, labels, start, schedule))
+    return descend_softmax(release, inputs, labels, start, schedule)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -548,7 +536,7 @@ class TrainedNodeLevelClassCode(FittedGraphModel):
     """The encoder of features, and the decision on features and aggregates: weights (S) or a combiner (R)."""
 
     encoder: NoisySoftmax
-    decider: EvidenceWeights | Combiner
+    decider: Tensor
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
         """Return the error: aggregations of another graph need to know its training nodes."""
@@ -556,7 +544,7 @@ class TrainedNodeLevelClassCode(FittedGraphModel):
 
     def state(self) -> State:
         """Return the parameters."""
-        return {**self.encoder.state(), "decider": self.decider.weights}
+        return {**self.encoder.state(), "decider": self.decider}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -687,7 +675,6 @@ class NodeLevelClassCode(Method):
             sigmas = [query.sigma for query in pushes]
             aggregated = aggregate_and_decode(push, sigmas, messages, log_posteriors, released, prioritized)
         with session.stage("classifier"):
-            decider: EvidenceWeights | Combiner
             labels, likelihoods = rows(loss_targets, labeled), aggregated.log_likelihoods
             if self.reads_own_edges:
                 if last is None:
@@ -704,13 +691,13 @@ class NodeLevelClassCode(Method):
                 )
                 inputs = map_records(combiner_inputs, log_posteriors, neighborhood_sum, likelihoods)
                 decider = fit_combiner(rows(inputs, labeled), labels, last, release)
-                decided = map_records(decider.log_posteriors, inputs)
+                decided = map_records(partial(combine, decider), inputs)
             else:
-                decider = EvidenceWeights(torch.ones(WEIGHTS, dtype=torch.float64))
+                decider = torch.ones(WEIGHTS, dtype=torch.float64)
                 if last is not None:
                     features = rows(log_posteriors, labeled)
                     decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
-                decided = map_records(decider.log_posteriors, log_posteriors, likelihoods)
+                decided = map_records(partial(weigh_evidence, decider), log_posteriors, likelihoods)
         # Row v of the probabilities is only for people who are authorized to access v's record.
         proba = map_records(lambda log: log.exp().to(torch.float32), decided)
         trained = TrainedNodeLevelClassCode(encoder=encoder, decider=decider)
@@ -719,8 +706,7 @@ class NodeLevelClassCode(Method):
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
         """Return the fit with these parameters, which have to fit the sizes."""
-        weights, classes = state["decider"], sizes.classes
-        known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
+        decider, classes = state["decider"], sizes.classes
+        known = decider.shape in ((WEIGHTS,), (4 * classes - 1, classes))
         check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)
-        decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
         return TrainedNodeLevelClassCode(encoder=NoisySoftmax.restore(state), decider=decider)

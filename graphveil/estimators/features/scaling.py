@@ -25,7 +25,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.features import Features, Sparse, to_dense
+from graphveil.core.features import Features, to_dense
 from graphveil.core.queries.record_counts import FeatureHistogramQuery
 from graphveil.core.unit import Unit
 from graphveil.data import Graph
@@ -54,7 +54,7 @@ Range: TypeAlias = tuple[float, float]
 class ScaledColumn:
     """One column: ``v`` becomes ``clip((v - center) / scale, low, high)``.
 
-        public: Whether the numbers come from ``feature_range`` and not from the training graph.
+    public: Whether the numbers come from ``feature_range`` and not from the training graph.
     """
 
     column: int
@@ -120,23 +120,19 @@ class FeatureScaling:
     def apply(self, x: Features) -> Features:
         """Return the scaled features, in the same form. Features that do not change are not copied."""
         known = [one for one in self.columns if one.column < x.shape[1]]
-        if isinstance(x, Tensor):
-            if not known and (
-                self.bound is None or not x.numel() or max(map(abs, torch.aminmax(x))).item() <= self.bound
-            ):
-                return x
-            dense = x.clone()
-            for one in known:
-                dense[:, one.column] = torch.from_numpy(one.of(x[:, one.column].numpy()))
-            return dense if self.bound is None else compressed(dense, self.bound)
-        if not known and (self.bound is None or not x.nnz or np.abs(x.data).max() <= self.bound):
+        values = x.numpy() if isinstance(x, Tensor) else x.data
+        if not known and (
+            self.bound is None or not values.size or max(-values.min(), values.max()) <= self.bound
+        ):
             return x
-        data = x.data.copy()
+        scaled = values.copy()
         for one in known:
-            places = x.indices == one.column
-            data[places] = one.of(x.data[places])
-        scaled: Sparse = sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
-        return scaled if self.bound is None else compressed(scaled, self.bound)
+            place = np.s_[:, one.column] if isinstance(x, Tensor) else x.indices == one.column
+            scaled[place] = one.of(values[place])
+        found: Features = torch.from_numpy(scaled)
+        if not isinstance(x, Tensor):
+            found = sparse.csr_array((scaled, x.indices, x.indptr), shape=x.shape)
+        return found if self.bound is None else compressed(found, self.bound)
 
     @property
     def compresses_only(self) -> bool:

@@ -242,7 +242,7 @@ def test_nodes_outside_of_the_targets_are_predicted_from_their_features(graph: G
     trained, other = model.fitted.trained, torch.ones(graph.num_nodes, dtype=torch.bool)
     other[chosen] = False
     assert isinstance(trained, TrainedNodeLevelClassCode)
-    assert trained.decider.weights.tolist() == [1.0, 1.0]  # no training node has an aggregate
+    assert trained.decider.tolist() == [1.0, 1.0]  # no training node has an aggregate
     features = trained.encoder.log_posteriors(graph.x).exp().float()
     torch.testing.assert_close(model.predict_proba()[other], features[other])
 

@@ -8,8 +8,8 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node import (
-    Combiner,
     NodeMessages,
+    combine,
     combiner_inputs,
     fit_combiner,
     own_neighborhood_sum,
@@ -127,10 +127,10 @@ def test_inputs_are_clipped_as_specified() -> None:
 
 
 def test_the_initial_combiner_assumes_homophily() -> None:
-    codes, start, flat = simplex_codes(3), Combiner(prior_combiner_weights(3)), torch.zeros(3, 3).double()
-    assert start.log_posteriors(combiner_inputs(flat, codes, flat)).argmax(dim=1).tolist() == [0, 1, 2]
+    codes, start, flat = simplex_codes(3), prior_combiner_weights(3), torch.zeros(3, 3).double()
+    assert combine(start, combiner_inputs(flat, codes, flat)).argmax(dim=1).tolist() == [0, 1, 2]
     like = combiner_inputs(flat, 0 * codes, 3 * torch.eye(3).double())
-    torch.testing.assert_close(start.log_posteriors(like), (2 * torch.eye(3).double()).log_softmax(dim=1))
+    torch.testing.assert_close(combine(start, like), (2 * torch.eye(3).double()).log_softmax(dim=1))
 
 
 def test_training_corrects_a_wrong_prior() -> None:
@@ -140,9 +140,9 @@ def test_training_corrects_a_wrong_prior() -> None:
     inputs, labeled = combiner_inputs(flat, wrong, flat), torch.arange(600) < 400
     query = DPSGDQuery(parameters=33, steps=40, noise_multiplier=1.0)
     start, fitted = (
-        combiner.log_posteriors(inputs).argmax(dim=1) == y
-        for combiner in (
-            Combiner(prior_combiner_weights(3)),
+        combine(weights, inputs).argmax(dim=1) == y
+        for weights in (
+            prior_combiner_weights(3),
             fit_combiner(inputs[labeled], y[labeled], query, SilentRelease()),  # type: ignore[arg-type]
         )
     )
