@@ -65,7 +65,6 @@ def linkteller(
     """
     from graphveil.attacks import LinkSettings
 
-    screen = Screen(as_json=json)
     settings = LinkSettings(
         nodes=count,
         sampling=sampling,
@@ -76,8 +75,7 @@ def linkteller(
         supervised=supervised,
         seed=seed,
     )
-    attack_target = _load_target(run, data, screen)
-    _attack_links("linkteller", attack_target, settings, screen)
+    _attack_links("linkteller", *_load_target(run, data, as_json=json), settings)
 
 
 def topology(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -> None:
@@ -89,10 +87,9 @@ def topology(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -
     """
     from graphveil.attacks import LinkSettings
 
-    screen = Screen(as_json=json)
-    attack_target = _load_target(run, data, screen)
+    screen, attack_target = _load_target(run, data, as_json=json)
     settings = LinkSettings(nodes=attack_target.graph.num_nodes, supervised=True, seed=seed)
-    _attack_links("topology", attack_target, settings, screen)
+    _attack_links("topology", screen, attack_target, settings)
 
 
 def membership(
@@ -123,11 +120,10 @@ def membership(
     from graphveil.attacks import MembershipSettings, attack_membership
     from graphveil.runs.attack_target import INTERNAL
 
-    screen = Screen(as_json=json)
     settings = MembershipSettings(
         per_class=per_class, evaluate_on=evaluate_on, disjoint=not overlap, shadows=shadows, seed=seed
     )
-    attack_target = _load_target(run, data, screen)
+    screen, attack_target = _load_target(run, data, as_json=json)
     with screen.spinner("attacking"):
         report = attack_membership(attack_target.estimator, attack_target.graph, settings)
     screen.print_line(INTERNAL, style="bold")
@@ -150,8 +146,7 @@ def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = Fa
     from graphveil.attacks.reconstruction import attack_features
     from graphveil.runs.attack_target import INTERNAL
 
-    screen = Screen(as_json=json)
-    attack_target = _load_target(run, data, screen)
+    screen, attack_target = _load_target(run, data, as_json=json)
     with screen.spinner("attacking"):
         record = attack_features(attack_target.estimator, attack_target.graph, seed).as_dict()
     screen.print_line(INTERNAL, style="bold")
@@ -195,8 +190,7 @@ def poisoning(
     from graphveil.local.lpgnn import LPGNN
     from graphveil.runs.attack_target import INTERNAL
 
-    screen = Screen(as_json=json)
-    attack_target = _load_target(run, data, screen)
+    screen, attack_target = _load_target(run, data, as_json=json)
     model = attack_target.estimator
     if not isinstance(model, LPGNN):
         raise ConfigError(f"`attack poisoning` needs a run of lpgnn, and this is a run of {model.method}.")
@@ -217,7 +211,7 @@ def poisoning(
     _finish("poisoning", report.as_dict(), (), attack_target, screen)
 
 
-def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
+def _attack_links(name: str, screen: Screen, attack_target: "AttackTarget", settings: "LinkSettings") -> None:
     from graphveil._util.figures import counted
     from graphveil.attacks import attack_links
     from graphveil.runs.attack_target import INTERNAL
@@ -240,11 +234,13 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
     _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
 
 
-def _load_target(run: Path, data: MovedData, screen: Screen) -> "AttackTarget":
+def _load_target(run: Path, data: MovedData, *, as_json: bool) -> "tuple[Screen, AttackTarget]":
     from graphveil.runs.attack_target import load_attack_target
 
+    screen = Screen(as_json=as_json)
     with screen.spinner(f"reading {run}"):
-        return load_attack_target(run, {"root": data.root, "nodes": data.nodes, "edges": data.edges})
+        moved = {"root": data.root, "nodes": data.nodes, "edges": data.edges}
+        return screen, load_attack_target(run, moved)
 
 
 def _finish(

@@ -59,7 +59,7 @@ def init(
         graphveil ledger init users --unit node-record --epsilon 8 --delta 1e-6
     """
     from graphveil.data.fingerprint import fingerprint_parts
-    from graphveil.ledger import Ledger, unit_key
+    from graphveil.ledger import Ledger
 
     if unit is None:
         raise ConfigError("Missing privacy unit. Set --unit, for example --unit undirected-edge.")
@@ -69,7 +69,7 @@ def init(
     if any(given is not None for given in (data.nodes, data.edges, data.dataset, data.graph)):
         tags = opened_ledger.fingerprints(fingerprint_parts(_read(data)))
     opened_ledger.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
-    (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
+    account = _account_of(opened_ledger, name, unit)
     known = "it is bound to these data" if tags else "the first run that names it binds it to its data"
     screen.print_line(
         f"{name} is registered with unit {account.unit}, {format_limit(account)}; {known}. Ledger: "
@@ -309,13 +309,11 @@ def raise_(
         graphveil ledger raise users --unit undirected-edge --epsilon 6 --delta 1e-6 --reason approved
         graphveil ledger raise users --unit node-record --epsilon 10 --delta 1e-6 --reason approved
     """
-    from graphveil.ledger import unit_key
-
     if unit is None or epsilon is None or delta is None:
         raise ConfigError("Missing limit. Set --unit, --epsilon and --delta.")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     opened_ledger.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
-    (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
+    account = _account_of(opened_ledger, name, unit)
     screen.print_line(f"{name}, unit {account.unit}: the limit is now {format_limit(account)}")
     screen.emit_json({"name": name, "place": opened_ledger.location, **account_to_dict(account)})
 
@@ -365,6 +363,13 @@ def _read(data: DataOptions) -> "Graph":
 # -- accounts, in numbers and text -----------------------------------------------------------------------
 
 _BAR = 24  # characters of a full budget
+
+
+def _account_of(opened_ledger: "Ledger", name: str, unit: str) -> "Account":
+    from graphveil.ledger import unit_key
+
+    (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
+    return account
 
 
 def epsilon_of(account: "Account") -> float | None:

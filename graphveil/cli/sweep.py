@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
+from graphveil._util.figures import counted
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
@@ -167,7 +168,7 @@ def _facts(
     settings = [(key, ", ".join(map(format_setting, values))) for key, values in grid.settings.items()]
     rows = [
         ("data", f"{grid.source.name}: {first.sizes}"),
-        ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),
+        ("grid", f"{counted(cells, 'cell')} of {counted(runs, 'run')} each from seed {grid.seed}"),
         ("methods", ", ".join(grid.methods)),
         ("epsilon", budgets),
         *settings,
@@ -198,12 +199,8 @@ def _format_total(total: "Guarantee | None") -> str:
     mark = invalid_mark(valid=total.valid, unit=total.unit)
     return (
         f"all cells together {format_epsilon_delta(total.epsilon, total.delta)}{mark}, "
-        f"{_count(total.releases, 'release')}; {attack_bound_text(total)}"
+        f"{counted(total.releases, 'release')}; {attack_bound_text(total)}"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:

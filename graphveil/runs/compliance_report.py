@@ -94,7 +94,7 @@ def _totals(
         ledger = open_ledger_at(place).data_set(receipts[0]["data_set"])
         spent = RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
         limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"
-        count = f"{spent['releases']:,} release{'' if spent['releases'] == 1 else 's'}"
+        count = counted(spent["releases"], "release")
         words = f"all entries of data set {spent['data_set']} in its ledger ({count}{limit})"
         yield total_cells(words, spent["epsilon"], spent["delta"])
 
