@@ -113,7 +113,7 @@ def test_a_method_that_reads_edges_is_stopped_before_anything_is_charged(
     monkeypatch.setattr(type(model.config), "fit", leaking)
     with pytest.raises(ProtectedDataError, match=given["unit"]):
         model.fit(graph)
-    assert gv.ledger.ledger_of(graph.edge_set).entries == ()
+    assert gv.ledger_of(graph.edge_set).entries == ()
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -181,7 +181,7 @@ def test_a_prediction_of_another_graph_receives_a_handle(monkeypatch: pytest.Mon
     other = grouped(nodes=30, seed=1)
     with pytest.raises(ProtectedDataError, match="undirected-edge"):
         model.predict_proba(other)
-    assert gv.ledger.ledger_of(other.edge_set).entries == ()
+    assert gv.ledger_of(other.edge_set).entries == ()
 
 
 def test_recommenders_query_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_recommender_that_reads_lists_is_stopped_before_anything_is_charged(
     monkeypatch.setattr(gv.Recommender, "_release", leaking)
     with pytest.raises(ProtectedDataError, match="node-record"):
         gv.Recommender(unit="node-record", epsilon=4.0, delta=1e-5).fit(table)
-    assert gv.ledger.ledger_of(table.graph.edge_set).entries == ()
+    assert gv.ledger_of(table.graph.edge_set).entries == ()
 
 
 def test_no_check_of_another_graph_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_a_fit_that_reads_records_is_stopped_before_anything_is_charged(
     monkeypatch.setattr(type(model.config), "fit", leaking)
     with pytest.raises(ProtectedDataError, match="records"):
         model.fit(graph)
-    assert gv.ledger.ledger_of(graph.edge_set).entries == ()
+    assert gv.ledger_of(graph.edge_set).entries == ()
 
 
 ROWS = torch.tensor([[1.0, -2.0], [0.5, 4.0], [3.0, 0.0], [2.0, 2.0], [-1.0, 7.0], [0.0, 1.0]])

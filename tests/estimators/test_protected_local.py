@@ -62,7 +62,7 @@ def test_a_local_method_that_reads_records_is_stopped_before_anything_is_charged
     monkeypatch.setattr(type(model.config), "fit", leaking)
     with pytest.raises(ProtectedDataError, match="'local-attributes' protects node records"):
         model.fit(graph)
-    assert gv.ledger.ledger_of(graph.edge_set).entries == ()
+    assert gv.ledger_of(graph.edge_set).entries == ()
 
 
 @PRIVATE
@@ -135,7 +135,7 @@ def test_records_are_opened_after_the_collection_is_charged(
     graph, charged, shipped = people(), list[int](), ProtectedRows._unwrap
 
     def recorded(self: ProtectedRows) -> Any:
-        charged.append(len(gv.ledger.ledger_of(graph.edge_set).entries))
+        charged.append(len(gv.ledger_of(graph.edge_set).entries))
         return shipped(self)
 
     monkeypatch.setattr(ProtectedRows, "_unwrap", recorded)
@@ -161,4 +161,4 @@ def test_a_prediction_of_another_graph_receives_handles_of_records(monkeypatch: 
     monkeypatch.setattr(type(model.fitted.trained), "collect", leaking)
     with pytest.raises(ProtectedDataError, match="'local-attributes' protects node records"):
         model.predict_proba(other)
-    assert gv.ledger.ledger_of(other.edge_set).entries == ()
+    assert gv.ledger_of(other.edge_set).entries == ()
