@@ -37,6 +37,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
+COLLECTED = pytest.StashKey[set[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the names of all tests, before any is deselected."""
+    config.stash[COLLECTED] = {item.nodeid for item in items}
+
+
 def pytest_collection_finish() -> None:
     """Seed the noise of tests, after all test modules have set what must be set before imports."""
     SECRETS.install()

@@ -88,8 +88,8 @@ def numbers(name: str, threads: int) -> Tensor:
 
 @pytest.mark.parametrize("name", FITS)
 def test_fits_and_predictions_do_not_depend_on_the_number_of_threads(name: str) -> None:
-    one, two, four = (numbers(name, threads) for threads in (1, 2, 4))
-    assert torch.equal(one, two) and torch.equal(one, four)
+    one, four = (numbers(name, threads) for threads in (1, 4))
+    assert torch.equal(one, four)
     assert torch.get_num_threads() == 4
 
 
@@ -100,7 +100,7 @@ def test_fits_of_pairs_do_not_depend_on_the_number_of_threads(epsilon: float) ->
     ends = rng.integers(2500, size=(2, 12_500))
     wide = gv.Graph.from_edges(rng.random((2500, 400)), rng.integers(3, size=2500), *ends, directed=False)
     users, items = rng.integers(NODES, size=8 * NODES), rng.integers(300, size=8 * NODES)
-    for threads in (1, 2, 4):
+    for threads in (1, 4):
         set_threads(threads)
         links = gv.LinkPredictor(unit="undirected-edge", **budget).fit(wide)
         table = gv.Interactions.from_columns(users, items, item_ids=range(300))
@@ -108,7 +108,7 @@ def test_fits_of_pairs_do_not_depend_on_the_number_of_threads(epsilon: float) ->
         scores = links.decision_function(np.arange(2500).reshape(2, -1)), recommended.scores
         found.append([np.asarray(part).tobytes() for part in scores])
         assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {threads}
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def test_the_number_of_threads_is_restored_after_an_error() -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -139,6 +140,12 @@ def graphveil(
     """
 
 
+@cache
+def command() -> Any:
+    """Return the command line as Click has it."""
+    return typer.main.get_command(app)
+
+
 def _prepare_streams() -> None:
     """Reopen closed standard streams on the null device, and replace characters that cannot be encoded."""
     for number in range(3):
@@ -159,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    code = run_guarded(typer.main.get_command(app), given)
+    code = run_guarded(command(), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
     atexit.register(signals.ignore_all)
     sys.exit(code)

@@ -63,7 +63,7 @@ def test_no_result_depends_on_the_backend(
     ],
 )
 def test_an_unusable_backend_is_rejected_before_anything_is_spent(
-    invoke: Invoke, files: Files, tmp_path: Path, given: tuple[str, ...], words: str
+    invoke: Invoke, trained: Path, files: Files, tmp_path: Path, given: tuple[str, ...], words: str
 ) -> None:
     commands = {
         "run": (*TRAIN, *files.flags),
@@ -74,10 +74,9 @@ def test_an_unusable_backend_is_rejected_before_anything_is_spent(
         done = invoke(*command, *given, "--out", tmp_path / out)
         assert done.code == 2 and words in " ".join(done.err.split()), (out, done.err)
         assert not (tmp_path / out).exists()
-    assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
     other = Files.written(_made(tmp_path / "other"), seed=1)
     request = ("--assume-disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
-    done = invoke("predict", tmp_path / "run", *without_label(other), *request)
+    done = invoke("predict", trained.absolute(), *without_label(other), *request)
     assert done.code == 2 and words in " ".join(done.err.split()), done.err
     assert not (tmp_path / "predictions.csv").exists()
 

@@ -7,14 +7,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command import Files, Invoke, other_of
 
 from cli.conftest import Prepare, inside
+from graphveil import __main__
+from graphveil._util import signals
 from graphveil.ledger import DataSetLedger
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
@@ -162,7 +162,7 @@ def test_no_number_is_printed_with_hundreds_of_digits(invoke: Invoke) -> None:
     assert "0" * 20 not in answer.out + answer.err and "00" * 20 not in answer.out
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("mask", [0o000, 0o077])
 def test_internal_files_are_private_and_no_file_is_writable_for_others(
     mask: int, invoke: Invoke, files: Files
 ) -> None:
@@ -214,7 +214,7 @@ def test_internal_files_are_private_and_no_file_is_writable_for_others(
 
 def test_a_rejected_run_leaves_no_folder(invoke: Invoke, files: Files) -> None:
     for command in (
-        ["reproduce", "gap:table1", "--datasets", "cora", "--root", "nowhere", "--runs", "1"],
+        ["reproduce", "gap:table1", "--datasets", "flickr_mir", "--root", "nowhere", "--runs", "1"],
         ["train", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5"],
         ["sweep", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5", "--out", "a/b"],
     ):
@@ -222,13 +222,9 @@ def test_a_rejected_run_leaves_no_folder(invoke: Invoke, files: Files) -> None:
         assert not {"reproduce", "runs", "a"} & {path.name for path in Path().iterdir()}
 
 
-CLOSED = [["--help"], ["train", "--help"], ["--version"], ["datasets"], ["collect", "--help"]]
-
-
-@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
-@pytest.mark.parametrize("arguments", CLOSED, ids=" ".join)
-def test_an_output_that_cannot_be_written_is_a_failure(arguments: list[str], output: str) -> None:
-    command = f'exec "{sys.executable}" -m graphveil {" ".join(arguments)} {output}'
+@pytest.mark.parametrize("command", ["--help >&-", "train --help >/dev/full", "datasets >/dev/full"])
+def test_an_output_that_cannot_be_written_is_a_failure(command: str) -> None:
+    command = f'exec "{sys.executable}" -m graphveil {command}'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
 
@@ -237,27 +233,31 @@ def test_an_output_that_cannot_be_written_is_a_failure(arguments: list[str], out
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
 def test_a_signal_ends_a_command_with_one_line_and_its_code(
-    number: signal.Signals, code: int, files: Files, invoke: Invoke, tmp_path: Path
+    number: signal.Signals,
+    code: int,
+    files: Files,
+    invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The run stops itself once it has trained an epoch, so that no moment depends on the machine."""
-    script = (
-        "import os, signal, sys\n"
-        f"signal.signal({int(number)}, signal.SIG_DFL)\n"  # a shell's nohup would leave it ignored
-        "from graphveil import __main__, training\n"
-        "from graphveil.ledger import DataSetLedger\n"
-        "commit = DataSetLedger.commit\n"
-        "def stopping(self, release):\n"
-        "    commit(self, release)\n"
-        f"    os.kill(os.getpid(), {int(number)})\n"
-        "DataSetLedger.commit = stopping\n"
-        "__main__.main()\n"
-    )
-    command = ["train", "gap", *files.flags, *PRIVATE, "--out", "run"]
-    done: Any = subprocess.run(
-        [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=300, cwd=tmp_path
-    )
-    reported = [line for line in done.stderr.splitlines() if line.startswith("graphveil: ")]
-    assert (done.returncode, len(reported)) == (code, 1), done.stderr
+    """The run stops itself once it is charged, so that no moment depends on the machine."""
+    command, commit = ["train", "gap", *files.flags, *PRIVATE, "--out", "run"], DataSetLedger.commit
+
+    def stopping(self: DataSetLedger, release: str) -> None:
+        commit(self, release)
+        signal.raise_signal(number)
+
+    before = signal.signal(number, signal.SIG_DFL)  # a shell's nohup would leave it ignored
+    try:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(DataSetLedger, "commit", stopping)
+            patch.setattr(signals, "_received", None)
+            patch.setattr(sys, "argv", ["graphveil", *command])
+            __main__.main()
+    finally:
+        signal.signal(number, before)
+    printed = capsys.readouterr().err
+    reported = [line for line in printed.splitlines() if line.startswith("graphveil: ")]
+    assert (stop.value.code, len(reported)) == (code, 1), printed
     assert "Stopped. " in reported[0] and "--resume" in reported[0]
-    with chdir(tmp_path):
-        assert invoke(*command, "--resume").code == 0
+    assert invoke(*command, "--resume").code == 0

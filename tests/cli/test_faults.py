@@ -200,6 +200,8 @@ def test_an_unwritable_output_is_an_error_of_one_line(invoke: Invoke) -> None:
     for stream, why in ((Filling(0, errno.ENOSPC), "No space left on device"), (None, "it is closed")):
         with redirect_stdout(stream):
             one_line(invoke("datasets"), 1, f"Cannot write to standard output: {why}")
+            for command in ("--version", "--help", "collect --help"):
+                one_line(invoke(command), 1, why)
 
 
 def test_progress_notes_that_cannot_be_written_are_dropped(invoke: Invoke, files: Files) -> None:
@@ -307,7 +309,7 @@ def test_explain_rejects_a_table_that_contradicts_the_events(
 
 # -- letters -----------------------------------------------------------------------------------------------
 
-DEMO = """
+IN_ASCII = """
 import sys
 from graphveil.cli import main, train
 from graphveil.runs.source import Source
@@ -315,45 +317,50 @@ read = Source.load
 def named(self, *given):
     graph = read(self, *given)
     return graph.replace(class_names=tuple(f"Gr\\u00f6\\u00dfe {n}" for n in range(graph.num_classes)))
-Source.load, train.DEMO = named, "synthetic/tiny"
-main(sys.argv[1:])
+train.DEMO = "synthetic/tiny"
+codes = []
+for words in sys.argv[1:]:
+    words = words.split(" ")
+    Source.load = named if words[0] == "demo" else read
+    try:
+        main(words)
+    except SystemExit as stop:
+        codes.append(stop.code or 0)
+print(codes, file=sys.stderr)
 """
 
 
-def ascii_only(folder: Path, *words: object) -> subprocess.CompletedProcess[bytes]:
-    """Run Python where the locale knows ASCII only, in a folder."""
-    own = str(folder / "own")  # a folder called graphveil in the working one would be taken for the package
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    env = {**os.environ, **plain, "XDG_STATE_HOME": own, "XDG_DATA_HOME": own}
-    command = [sys.executable, *(os.fsencode(str(word)) for word in words)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
-
-
-def test_the_demo_runs_on_an_ascii_terminal(tmp_path: Path) -> None:
-    ended = ascii_only(tmp_path, "-c", DEMO, "demo", "--out", "r")
-    assert ended.returncode == 0, ended.stderr.decode()
-    assert ended.stdout.isascii()
-    assert "Größe 0" in (tmp_path / "r/release/MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "\u2264" in (tmp_path / "r/internal/report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_unicode_file_names_work_in_an_ascii_locale(files: Files, tmp_path: Path, suffix: str) -> None:
+def test_commands_work_in_an_ascii_locale(files: Files, tmp_path: Path) -> None:
+    """File names in Unicode, and letters in what is written and printed; all in one process."""
     from pyarrow import csv
 
     folder = tmp_path / "größe"
-    named = Files(folder / f"knoten-ö{suffix}", folder / f"kanten-ü{suffix}")
+    suffixes = (".parquet", ".csv")
+    named = Files(*(folder / f"{name}{suffix}" for name, suffix in zip("öü", suffixes, strict=True)))
     for ours, theirs in ((files.nodes, named.nodes), (files.edges, named.edges)):
         tables.write(theirs, csv.read_csv(ours))
-    train = ["train", "mlp", *named.flags, "--unit", "none", "--set", "epochs=2", "--out", "größe/r"]
-    for words in (train, ["predict", "größe/r", "--out", f"größe/p{suffix}"]):
-        ended = ascii_only(tmp_path, "-m", "graphveil", *words)
-        assert ended.returncode == 0, ended.stderr.decode()
-    assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
-    made = ["ledger", "init", "own", "--unit", "undirected-edge", "--dataset", "synthetic/tiny"]
-    assert ascii_only(tmp_path, "-m", "graphveil", *made).returncode == 0
-    ended = ascii_only(tmp_path, "-m", "graphveil", "ledger", "show", "größe")
-    assert (ended.returncode, b"UTF-8" in ended.stderr) == (2, True)
+    commands = [
+        " ".join(["train mlp", *named.flags, "--unit none --set epochs=2 --out größe/r"]),
+        *(f"predict größe/r --out größe/p{suffix}" for suffix in suffixes),
+        "ledger init own --unit undirected-edge --dataset synthetic/tiny",
+        "ledger show größe",
+        "demo --out demo",
+    ]
+    own = str(tmp_path / "own")  # a folder called graphveil in the working one would be taken for the package
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_ASCII, *map(os.fsencode, commands)],
+        cwd=tmp_path,
+        env={**os.environ, **plain, "XDG_STATE_HOME": own, "XDG_DATA_HOME": own},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.stderr.splitlines()[-1] == b"[0, 0, 0, 0, 2, 0]", ended.stderr.decode()
+    assert b"UTF-8" in ended.stderr and ended.stdout.isascii()
+    for suffix in suffixes:
+        assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
+    assert "Größe 0" in (tmp_path / "demo/release/MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "\u2264" in (tmp_path / "demo/internal/report.html").read_text(encoding="utf-8")
 
 
 def test_a_file_name_that_is_not_utf8_is_rejected(invoke: Invoke, files: Files) -> None:

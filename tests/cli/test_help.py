@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from command import Invoke, environment
 
 import graphveil as gv
-from graphveil.cli import app
+from graphveil.cli import command
 from graphveil.cli.console import ProgressBars, Screen
 from graphveil.cli.help import parameters
 from graphveil.core.unit import UNITS
@@ -24,14 +23,14 @@ from graphveil.estimators import METHODS
 
 def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
     """Yield the words that name each command, and the command."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
+    for name, member in group.commands.items():
+        if hasattr(member, "commands"):
+            yield from commands(member, *names, name)
         else:
-            yield " ".join((*names, name)), command
+            yield " ".join((*names, name)), member
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(command()))
 
 
 def words_of(text: str) -> str:
@@ -43,20 +42,20 @@ def words_of(text: str) -> str:
 def test_help_shows_options_and_ends_with_two_examples_that_the_command_accepts(
     invoke: Invoke, name: str
 ) -> None:
-    answer, command = invoke(*name.split(), "--help"), COMMANDS[name]
+    answer, shown = invoke(*name.split(), "--help"), COMMANDS[name]
     assert answer.code == 0 and "--json" in answer.out
-    assert len((command.help or "").splitlines()[0]) <= 72
+    assert len((shown.help or "").splitlines()[0]) <= 72
     assert re.search(
         r"[╯.]\n\nExamples:\n  graphveil .*\n(      .*\n)*  graphveil .*\n(      .*\n)*\n$", answer.out
     )
-    assert len(command.examples) == 2
-    for example in command.examples:
+    assert len(shown.examples) == 2
+    for example in shown.examples:
         assert example in answer.out.replace(" \\\n     ", "")
         words = shlex.split(example)
         assert words[1 : 1 + len(name.split())] == name.split()
-        with command.make_context(name, words[1 + len(name.split()) :]):  # raises an error for a bad option
+        with shown.make_context(name, words[1 + len(name.split()) :]):  # raises an error for a bad option
             pass
-    for parameter in command.params:
+    for parameter in shown.params:
         help_text = getattr(parameter, "help", None) or ""
         assert help_text and not re.search(r"(?<!\\)\[[a-z#/@]", help_text), parameter.name  # lost as markup
         assert not re.search(r"[\[\]]", parameter.metavar or ""), parameter.name
@@ -91,8 +90,8 @@ def test_help_names_every_recipe_method_and_unit(invoke: Invoke) -> None:
     text = words_of(invoke("train --help").out)
     for name in [*RECIPES, *METHODS, *UNITS]:
         assert name in text
-    for command in ("train", "calibrate"):
-        text = words_of(invoke(command, "--help").out)
+    for name in ("train", "calibrate"):
+        text = words_of(invoke(name, "--help").out)
         for word in [*UNITS, "--out-degree-bound", "--max-degree", "--replace-one", "--private-metrics"]:
             assert word in text
 
@@ -172,10 +171,20 @@ def test_a_pipe_gets_a_progress_line_from_time_to_time(capsys: pytest.CaptureFix
 # -- options that are repeated -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+def valued(words: str) -> list[Any]:
+    """Return the options of a command that take one value."""
+    options = [one for one in COMMANDS[words].params if one.opts[0][:2] == "--"]
+    return [one for one in options if not one.is_flag and not one.multiple]
+
+
+FIRST_WITH = {one.opts[0]: words for words in reversed(COMMANDS) for one in valued(words)}
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if valued(words)])
 def test_an_option_of_one_value_is_not_given_twice(invoke: Invoke, words: str) -> None:
-    taking = [flag for flag in COMMANDS[words].params if flag.opts[0][:2] == "--" and not flag.is_flag]
-    for flag in [each for each in taking if not each.multiple]:
+    """Each option is tried with the first command that has it, and one with each command."""
+    first, *others = valued(words)
+    for flag in [first, *(one for one in others if FIRST_WITH[one.opts[0]] == words)]:
         name, values = flag.opts[0], ["1"] * flag.nargs
         again = [f"{name}=2"] if flag.nargs == 1 else [name, *values]
         answer = invoke(*words.split(), name, *values, *again)

@@ -13,7 +13,7 @@ import typer
 from command import Invoke
 from typer.core import TyperOption
 
-from graphveil.cli import app
+from graphveil.cli import command
 from graphveil.cli import help as help_module
 from graphveil.cli.help import Command
 from graphveil.errors import ConfigError
@@ -67,13 +67,13 @@ LINES = [
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Return every command with its words."""
-    found: list[tuple[str, Any]] = [("", typer.main.get_command(app))]
+    found: list[tuple[str, Any]] = [("", command())]
     while found:
-        words, command = found.pop()
-        members = getattr(command, "commands", {})
+        words, one = found.pop()
+        members = getattr(one, "commands", {})
         found += [(f"{words} {name}".strip(), member) for name, member in members.items()]
         if not members:
-            yield words, command
+            yield words, one
 
 
 COMMANDS = dict(commands())
@@ -164,13 +164,13 @@ def test_an_option_that_a_choice_does_not_declare_is_rejected(line: str, here: P
 def test_every_command_with_choices_is_in_the_table() -> None:
     assert help_module._CHOICES.keys() <= COMMANDS.keys()
     assert help_module._CHOICES.keys() <= {split(line)[0] for line in LINES}
-    for command in COMMANDS.values():
-        assert isinstance(command, Command)  # whose invoke() checks the options
+    for one in COMMANDS.values():
+        assert isinstance(one, Command)  # whose invoke() checks the options
 
 
 def test_a_command_uses_each_of_its_parameters() -> None:
-    for name, command in COMMANDS.items():
-        function = inspect.unwrap(command.callback)
+    for name, each in COMMANDS.items():
+        function = inspect.unwrap(each.callback)
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
         assert isinstance(tree, ast.FunctionDef)
         loaded = {node.id for part in tree.body for node in ast.walk(part) if isinstance(node, ast.Name)}
@@ -189,9 +189,9 @@ def test_a_new_option_is_rejected_until_a_method_declares_it() -> None:
     small = typer.Typer()
     small.command(cls=Command)(train)
     small.command(cls=Command, name="other")(train)
-    command: Any = typer.main.get_command(small)
+    group: Any = typer.main.get_command(small)
     for method in ("links", "recommender", "gap"):
-        parsed = command.commands["train"].make_context("graphveil train", [method, "--novel", "x"])
+        parsed = group.commands["train"].make_context("graphveil train", [method, "--novel", "x"])
         with pytest.raises(ConfigError, match=f"^Method {method} does not use --novel. Remove it.$"):
             help_module.check_options(parsed)
 
