@@ -34,7 +34,6 @@ from tests.estimators.conftest import grouped, with_little_training
 from tests.estimators.gnn.modules import Mean
 
 __all__ = ["place", "server"]  # fixtures
-KINDS_OF_LEDGERS = ("memory", *KINDS)
 NODES = 60
 Fixed = dict[str, Any]
 
@@ -344,7 +343,16 @@ DURABLE += [
     "fit heterorr",
     "fit module, records",
 ]
-TABLE = [(name, "memory") for name in JOBS] + [(name, kind) for kind in KINDS for name in DURABLE]
+ON_A_SERVER = [
+    "fit gap",
+    "fit heterorr",
+    "predict a third graph",
+    "predict a grown stranger",
+    "lists",
+    "hops",
+]
+TABLE = [(name, "memory") for name in JOBS] + [(name, "sqlite") for name in DURABLE]
+TABLE += [(name, "postgresql") for name in ON_A_SERVER]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ FINE = 22  # grid bits: a step is below 1e-6
 @pytest.mark.parametrize("budget", [1, 4])
 @UNITS
 def test_no_record_exceeds_its_price_and_some_attain_it(unit: NodeUnit, budget: int) -> None:
-    attained = replay.no_change_exceeds_its_price(pushes(budget), unit, pairs=300)
+    attained = replay.no_change_exceeds_its_price(pushes(budget), unit, pairs=150)
     assert attained["2"] == 0.0  # the silent group
     assert min(attained["0"], attained["1"]) > 1 - 1e-3, attained
 
@@ -52,7 +52,7 @@ def test_no_node_of_bounded_degree_exceeds_its_cost_and_some_attain_it(replace_o
 
 
 def test_no_mutual_edge_exceeds_its_bound_and_some_attain_it() -> None:
-    attained = [replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=300)) for query in pushes()]
+    attained = [replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=150)) for query in pushes()]
     assert max(attained[0].values()) > 1 - 1e-3
 
 
