@@ -103,7 +103,7 @@ def nothing_breaks(found: NeighborTestResult) -> Mapping[str, float]:
 
 
 def of_method(
-    method: Method, unit: Unit, *, pairs: int = 200, seed: int = 0, bits: int = GRID_BITS
+    method: Method, unit: Unit, *, pairs: int = 120, seed: int = 0, bits: int = GRID_BITS
 ) -> Mapping[str, float]:
     """Replay a way to release."""
     return no_change_exceeds_its_price(method.queries(unit, MU, bits), unit, pairs=pairs, seed=seed)

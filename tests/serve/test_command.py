@@ -1,7 +1,6 @@
 """The commands `serve` and `keys`."""
 
 import json
-import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from command import Invoke
 
+from graphveil._util import memory
 from graphveil.errors import ConfigError
 from graphveil.serve import Keys
 from graphveil.serve.server import bind_socket
@@ -91,16 +91,13 @@ def test_rejects_addresses_that_cannot_be_used(invoke: Invoke, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("workers", "words"), [(256, "--workers"), (2, "--host")])
-def test_rejects_more_workers_than_memory_has_room_for(tmp_path: Path, workers: int, words: str) -> None:
-    run, limit = run_of("undirected-edge", tmp_path / "run"), 16 << 30  # bytes: at most about 70 workers
-    flags = ["--host", "nobody.invalid", "--workers", str(workers)]
-    done = subprocess.run(
-        [sys.executable, "-m", "graphveil", "serve", run, *flags],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )
-    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+def test_rejects_more_workers_than_memory_has_room_for(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, words: str
+) -> None:
+    run = run_of("undirected-edge", tmp_path / "run")
+    monkeypatch.setattr(memory, "free", lambda: 16 << 30)  # bytes: at most about 70 workers
+    answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers)
+    assert (answer.code, words in answer.err) == (2, True), answer.err
 
 
 def test_the_extra_is_imported_when_it_is_used_and_named_when_it_is_missing(folder: Path) -> None:

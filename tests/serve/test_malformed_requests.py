@@ -9,7 +9,7 @@ import pytest
 
 from graphveil.serve import Limits, create_app, read_runs
 from serve.folders import SECRET, run_of
-from serve.sockets import ANN, Client, answers, listening, raw, request, started, under_way, until
+from serve.sockets import ANN, Client, answers, listening, raw, request, under_way, until
 
 FEW = Limits(under_way=4, connections=16, head_seconds=2.0, body_seconds=2.0, grace_seconds=0.5)
 GOOD, CHUNKED, CONTENT = request(ANN), "Transfer-Encoding: chunked", '{"ids": ["ann"]}'
@@ -78,14 +78,15 @@ def test_a_malformed_request_keeps_no_place(port: int, page: str, name: str) -> 
     until(lambda: under_way(port) == 0, 60)
 
 
-def test_malformed_requests_keep_no_place_of_a_started_server(tmp_path: Path) -> None:
-    """More of each kind than all workers have places by default."""
-    with started(run_of("undirected-edge", tmp_path / "run"), "--workers", 2) as server:
+def test_malformed_requests_keep_no_place_of_a_server_with_default_limits(tmp_path: Path) -> None:
+    """More of each kind than a worker has places."""
+    run = run_of("undirected-edge", tmp_path / "run")
+    with listening(create_app(read_runs([run]))) as port:
         for name in ("both lengths", "chunk of a huge size", "truncated body", "malformed JSON", "websocket"):
-            for _ in range(150):
-                send(server.port, name, "/v1/predict")
-            assert answers(server.port)
-        until(lambda: under_way(server.port) == 0, 60)
+            for _ in range(Limits().under_way + 1):
+                send(port, name, "/v1/predict")
+            assert answers(port)
+        until(lambda: under_way(port) == 0, 60)
 
 
 @pytest.mark.parametrize(

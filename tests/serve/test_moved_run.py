@@ -1,17 +1,18 @@
-"""A started server whose run folder was moved, deleted or replaced answers with 503, and never with 500."""
+"""A server whose run folder was moved, deleted or replaced answers with 503, and never with 500."""
 
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphveil.ledger import Ledger
-from graphveil.serve import Keys
-from serve.sockets import Client, Started, get, request, started
+from graphveil.serve import Keys, ReleaseBudget, Service
+from serve.sockets import Client, get, listening, request
 from serve.test_releases import PATH, UNIT, fit_into
 
 KNOWN, FRESH = PATH, PATH | {"edges": [["a", "b"]]}
@@ -27,9 +28,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Moved:
     """A server that may make releases, and the requests of one key."""
 
-    def __init__(self, server: Started, run: Path, place: str, key: str) -> None:
+    def __init__(self, port: int, run: Path, place: str, key: str) -> None:
         self.run, self.aside = run, run.with_name("aside")
-        self._port, self._place, self._key = server.port, place, f"Authorization: Bearer {key}"
+        self._port, self._place, self._key = port, place, f"Authorization: Bearer {key}"
 
     def ask(self, question: object) -> tuple[int, dict[str, Any]]:
         with Client(self._port) as client:
@@ -44,21 +45,19 @@ class Moved:
 
 
 @contextmanager
-def serving(trained: Path, folder: Path, *flags: object) -> Iterator[Moved]:
+def serving(trained: Path, folder: Path) -> Iterator[Moved]:
     run, place, file = folder / "run", f"sqlite:///{folder}/team.sqlite", folder / "keys.json"
     shutil.copytree(trained, run)
     Ledger(place).init("callers", UNIT, epsilon="90", delta="1e-6")
     key = Keys.add(file, releases=True)
-    budget = ("--keys", file, "--allow-releases", 90, "--ledger", f"{place}#callers")
-    with started(run, *budget, *flags) as server:
-        yield Moved(server, run, place, key)
+    budget = ReleaseBudget(epsilon=Decimal(90), ledger=f"{place}#callers")
+    with listening(Service(runs=(run,), release_budget=budget, keys=file).app()) as port:
+        yield Moved(port, run, place, key)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def moved(
-    request: pytest.FixtureRequest, trained: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Moved]:
-    with serving(trained, tmp_path_factory.mktemp("moved"), "--workers", request.param) as found:
+@pytest.fixture(scope="module")
+def moved(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moved]:
+    with serving(trained, tmp_path_factory.mktemp("moved")) as found:
         assert found.ask(KNOWN)[0] == 200
         yield found
 
@@ -85,12 +84,11 @@ def test_a_missing_run_releases_nothing(
     before, place = moved.charged(), moved.run / part
     how(moved.run, moved.aside, part)
     try:
-        for _ in range(6):  # of several workers, each
-            status, body = moved.ask(FRESH)
-            assert (status, body["error"]["kind"]) == (503, "Changed")
-            assert moved.ask(KNOWN)[0] in (200, 503)  # which is stored in internal/
-            assert moved.ask({"ids": [0]})[0] == 200
-            assert moved.budget() in (200, 503)
+        status, body = moved.ask(FRESH)
+        assert (status, body["error"]["kind"]) == (503, "Changed")
+        assert moved.ask(KNOWN)[0] in (200, 503)  # which is stored in internal/
+        assert moved.ask({"ids": [0]})[0] == 200
+        assert moved.budget() in (200, 503)
         assert moved.charged() == before
     finally:
         if place.is_dir():

@@ -51,7 +51,7 @@ MOMENTS: dict[str, Callable[[Started], bool]] = {
 @pytest.mark.parametrize(
     ("workers", "moment"),
     slow_but(
-        {(1, "at once"), (2, "a first worker is there")},
+        {(2, "a first worker is there")},
         # One worker is the server itself: no other process starts.
         (case for case in product((1, 2, 4), MOMENTS) if case[0] > 1 or "worker" not in case[1]),
     ),
@@ -73,7 +73,6 @@ def test_a_killed_server_leaves_no_process(tmp_path: Path, workers: int, moment:
     slow_but(
         {
             (1, signal.SIGTERM, "a request is under way", False),
-            (1, signal.SIGTERM, "it listens", True),
             (2, signal.SIGINT, "it answers", True),
         },
         product(

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-import subprocess
-import sys
+from contextlib import chdir
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -305,6 +304,15 @@ def test_the_budget_is_shown_to_keys_that_may_spend_it(served: Served) -> None:
 # -- attacks -----------------------------------------------------------------------------------------------
 
 
+def command(words: list[str]) -> None:
+    """Call the command line, which succeeds."""
+    from graphveil.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert not stop.value.code
+
+
 @pytest.fixture(scope="module")
 def run_of_train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder as ``graphveil train`` writes it, with everything in ``internal/``."""
@@ -312,8 +320,7 @@ def run_of_train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["--dataset", "synthetic/tiny", "--unit", UNIT, "--epsilon", "1", "--delta", "1e-6"]
     quick = ["--set", "epochs=2", "--set", "encoder_epochs=2", "--ledger", f"sqlite:///{folder}.db#own"]
     Ledger(f"sqlite:///{folder}.db").init("own", UNIT, epsilon="100", delta="1e-6")
-    command = [sys.executable, "-m", "graphveil", "train", "gap", *flags, *quick, "--out", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    command(["train", "gap", *flags, *quick, "--out", str(folder)])
     assert (folder / "internal" / "graph_fingerprint.json").exists()
     return folder
 
@@ -550,10 +557,8 @@ def run_of_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     budget = f"--unit {UNIT} --epsilon 1 --delta 1e-6 --ledger sqlite:///{place}/own.db#own"
     quick = "--set epochs=2 --set encoder_epochs=2 --out run"
     words = " ".join(("train gap", tables, columns, budget, quick)).split()
-    done = subprocess.run(
-        [sys.executable, "-m", "graphveil", *words], capture_output=True, text=True, timeout=600, cwd=place
-    )
-    assert done.returncode == 0, done.stderr
+    with chdir(place):
+        command(words)
     return place / "run"
 
 
@@ -595,56 +600,55 @@ def without(*names: str) -> dict[str, Any]:
     return {name: value for name, value in NAMED.items() if name not in names}
 
 
-@pytest.mark.parametrize(
-    ("x", "wrong"),
-    [
-        (without("joined"), "'joined'"),
-        (without("age", "level"), "'age', 'level'"),
-        ({}, NAMES),
-        (NAMED | {SECRET: 1}, ""),
-        (NAMED | {"id": "n1"}, ""),
-        (NAMED | {"team": "t1"}, ""),
-        (NAMED | {"(constant)": 1}, ""),
-        (without("plan") | {"Plan": "pro"}, "'plan'"),
-        (without("plan") | {"plan ": "pro"}, "'plan'"),
-        (without("plan") | {SECRET: "pro"}, "'plan'"),
-        (NAMED | {"age": SECRET}, "'age'"),
-        (NAMED | {"age": "41"}, "'age'"),
-        (NAMED | {"age": True}, "'age'"),
-        (NAMED | {"age": [41]}, "'age'"),
-        (NAMED | {"active": 1}, "'active'"),
-        (NAMED | {"active": "true"}, "'active'"),
-        (NAMED | {"joined": SECRET, "score": SECRET}, "'joined', 'score'"),
-        (NAMED | {"joined": "2011-02-30"}, "'joined'"),
-        (NAMED | {"joined": "17.3.2011"}, "'joined'"),
-        (NAMED | {"joined": 2011}, "'joined'"),
-        (NAMED | {"joined": ["2011-03-17"]}, None),
-        (NAMED | {"plan": ["pro"]}, None),
-        (NAMED | {"plan": [1]}, "'plan'"),
-        (NAMED | {"plan": {"pro": 1}}, None),
-        (LISTED[:-1], ""),
-        ([*LISTED, 0], ""),
-        (LISTED[:6], ""),
-        ([], ""),
-        (None, ""),
-        ([SECRET] * 13, None),
-    ],
-)
-@pytest.mark.parametrize("both", [True, False])
-def test_errors_about_features_list_the_columns_of_the_run(
-    of_tables: Served, x: object, wrong: str | None, both: bool
-) -> None:
-    """``wrong`` is None for values that no column can have, which are malformed."""
-    status, body = of_tables.ask(graph_of(x) if both else graph_of(NAMED, x))
-    error = json.loads(body)["error"]
-    assert (status, SECRET in error["message"]) == (422, False)
-    if wrong is None:
-        assert error["kind"] == "Malformed"
-    else:
-        assert error["kind"] == "InvalidFeatures"
-        assert f"each of the 6 columns {NAMES}" in error["message"]
-        assert "a list of 13 numbers" in error["message"]
-        assert error["message"].partition("Missing or of a wrong type: ")[2] == (wrong and f"{wrong}.")
+# What a record sends, and the columns that are missing or of a wrong type; None for values that no column
+# can have, which are malformed.
+WRONG: list[tuple[object, str | None]] = [
+    (without("joined"), "'joined'"),
+    (without("age", "level"), "'age', 'level'"),
+    ({}, NAMES),
+    (NAMED | {SECRET: 1}, ""),
+    (NAMED | {"id": "n1"}, ""),
+    (NAMED | {"team": "t1"}, ""),
+    (NAMED | {"(constant)": 1}, ""),
+    (without("plan") | {"Plan": "pro"}, "'plan'"),
+    (without("plan") | {"plan ": "pro"}, "'plan'"),
+    (without("plan") | {SECRET: "pro"}, "'plan'"),
+    (NAMED | {"age": SECRET}, "'age'"),
+    (NAMED | {"age": "41"}, "'age'"),
+    (NAMED | {"age": True}, "'age'"),
+    (NAMED | {"age": [41]}, "'age'"),
+    (NAMED | {"active": 1}, "'active'"),
+    (NAMED | {"active": "true"}, "'active'"),
+    (NAMED | {"joined": SECRET, "score": SECRET}, "'joined', 'score'"),
+    (NAMED | {"joined": "2011-02-30"}, "'joined'"),
+    (NAMED | {"joined": "17.3.2011"}, "'joined'"),
+    (NAMED | {"joined": 2011}, "'joined'"),
+    (NAMED | {"joined": ["2011-03-17"]}, None),
+    (NAMED | {"plan": ["pro"]}, None),
+    (NAMED | {"plan": [1]}, "'plan'"),
+    (NAMED | {"plan": {"pro": 1}}, None),
+    (LISTED[:-1], ""),
+    ([*LISTED, 0], ""),
+    (LISTED[:6], ""),
+    ([], ""),
+    (None, ""),
+    ([SECRET] * 13, None),
+]
+
+
+def test_errors_about_features_list_the_columns_of_the_run(of_tables: Served) -> None:
+    for x, wrong in WRONG:
+        for question in (graph_of(x), graph_of(NAMED, x)):
+            status, body = of_tables.ask(question)
+            error = json.loads(body)["error"]
+            assert (status, SECRET in error["message"]) == (422, False), x
+            if wrong is None:
+                assert error["kind"] == "Malformed", x
+                continue
+            assert error["kind"] == "InvalidFeatures", x
+            assert f"each of the 6 columns {NAMES}" in error["message"]
+            assert "a list of 13 numbers" in error["message"]
+            assert error["message"].partition("Missing or of a wrong type: ")[2] == (wrong and f"{wrong}."), x
     assert len(of_tables.ledger) == 0
     assert of_tables.budget()["spent"] == 0.0
 
