@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ from graphveil.attacks import (
     pair_scores,
     roc_auc,
 )
-from graphveil.attacks.influence import features_of, influences
+from graphveil.attacks.influence import features_of, influences, network_predict
 from graphveil.attacks.linkteller import (
     BY_FEATURES,
     BY_POSTERIOR,
@@ -60,22 +60,18 @@ from graphveil.attacks.membership import (
     standardized,
 )
 from graphveil.attacks.poisoning import (
-    POISONING_STRATEGIES,
     PoisonedCollection,
+    PoisoningStrategy,
     drop_reports,
     malicious_clients,
     poison_reports,
     reports_of,
 )
 from graphveil.attacks.reconstruction import (
-    image_encoder,
     in_unit_range,
-    principal_axes,
     random_map,
     ridge,
-    up_convolution,
 )
-from graphveil.attacks.serving import network_predict
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
 from graphveil.core.features import safe_unit
 from graphveil.core.ledger import ledger_of
@@ -88,6 +84,7 @@ from graphveil.estimators.features.crossfit import public_posteriors
 from graphveil.estimators.session import Session
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
+from graphveil.papers.as_published.image_networks import image_encoder, principal_axes, up_convolution
 
 Record = dict[str, Any]
 EDGE = {"unit": "undirected-edge"}
@@ -466,7 +463,7 @@ def poisoning_cells() -> Iterator[Record]:
         for strategy in (*labels, "random", "feature"):
             yield {**any_nodes, "mode": "rr", "kind": strategy, "share": 0.05, "seed": seed}
     for seed in range(3):
-        for strategy in POISONING_STRATEGIES:
+        for strategy in get_args(PoisoningStrategy):
             yield {
                 **any_nodes,
                 "mode": "hashing",

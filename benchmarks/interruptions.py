@@ -117,18 +117,18 @@ class Bench:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             for stream in (1, 2):
                 os.dup2(log, stream)
-            from graphveil._util import signals
+            from graphveil._util import process
             from graphveil.cli import main
 
-            signals.interrupt_on_termination()
+            process.interrupt_on_termination()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[1:])
             main(words)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0
         except KeyboardInterrupt:  # before the command started
-            from graphveil._util import signals
+            from graphveil._util import process
 
-            code = signals.exit_code()
+            code = process.exit_code()
         finally:
             os._exit(code)
 

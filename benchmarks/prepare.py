@@ -50,7 +50,7 @@ from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge
 from graphveil.data import open_graph, prepare
-from graphveil.data.stored_graph import MANIFEST
+from graphveil.data.graph_files import MANIFEST
 
 DIM, ROWS = 16, 1 << 22
 COLUMNS = {"id": "id", "label": "label", "source": "source", "target": "target"}

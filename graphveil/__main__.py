@@ -6,16 +6,16 @@ from contextlib import suppress
 
 def main() -> None:
     """Run the command line; a signal before it is loaded leaves one line and no traceback."""
-    from graphveil._util import signals
+    from graphveil._util import process
 
     try:
         if sys.argv[1:2] != ["serve"]:  # which lets requests finish first
-            signals.interrupt_on_termination()
+            process.interrupt_on_termination()
         from graphveil import cli
     except KeyboardInterrupt:
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.write("graphveil: stopped; nothing was spent\n")
-        sys.exit(signals.exit_code())
+        sys.exit(process.exit_code())
     cli.main()
 
 

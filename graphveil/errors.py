@@ -37,7 +37,6 @@ class GraphveilError(Exception):
     """
 
     def __init__(self, *arguments: object, parameters: Sequence[str] = ()) -> None:
-        """Store the message and the names of the rejected parameters."""
         super().__init__(*arguments)
         self.parameters = tuple(parameters)
 

@@ -23,7 +23,7 @@ from command import Invoke, recorded
 from scipy import sparse
 
 import graphveil as gv
-from graphveil._util import memory
+from graphveil._util import process
 from graphveil.data import Graph, split
 from graphveil.errors import GraphError
 from graphveil.estimators.base import Estimator
@@ -146,7 +146,7 @@ SIZES = [(300, 2_000), pytest.param(20_000, 50_000, marks=pytest.mark.slow)]
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the free memory in bytes."""
-    return lambda size: monkeypatch.setattr(memory, "free", lambda: size)
+    return lambda size: monkeypatch.setattr(process, "free", lambda: size)
 
 
 def rejects(model: Estimator, graph: Graph, message: str) -> None:
@@ -257,7 +257,7 @@ def test_out_of_memory_errors_are_reported_as_such(
 
 
 def test_limits_of_the_process_count_as_free_memory() -> None:
-    code = "from graphveil._util import memory; print(memory.free())"
+    code = "from graphveil._util import process; print(process.free())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, 1 << 28)),

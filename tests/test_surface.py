@@ -12,7 +12,7 @@ import pytest
 
 import graphveil as gv
 from graphveil import estimators
-from graphveil._util.backend_names import BACKENDS
+from graphveil.core.backends import BACKENDS
 
 PUBLIC = {
     "AutoClassifier",
@@ -119,7 +119,7 @@ def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
 def test_help_documentation_and_public_names_have_every_backend() -> None:
     from graphveil.cli import options
 
-    table, documented = "BACKENDS in graphveil/_util/backend_names.py", gv.backends.__doc__
+    table, documented = "BACKENDS in graphveil/core/backends.py", gv.backends.__doc__
     text = options.described(options.SharedOptions)["backend"].text
     homes = {
         f"{kind.__module__}:{kind.__name__}" for kind in vars(gv.backends).values() if isinstance(kind, type)

@@ -253,15 +253,7 @@ _SCALARS: dict[Any, tuple[Any, str]] = {
 
 
 def checked(named: Named, skip: Collection[str] = ()) -> Named:
-    """Return a function or class that rejects arguments that do not fit its annotations, by ``fitting``.
-
-    Args:
-        named: Function, or class whose constructor is checked.
-        skip: Arguments that the function checks itself.
-
-    Returns:
-        The function or class, which raises a ``ConfigError`` on an argument of another type.
-    """
+    """Return a function or class that rejects arguments that do not fit its annotations, by ``fitting``."""
     function: Any = vars(named)["__init__"] if isinstance(named, type) else named
     signature = inspect.signature(function)
 
@@ -297,9 +289,6 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     """Return a value that is of an annotated type, as an array where one is annotated.
 
     Text is never a sequence, and a bool never a number.
-
-    Raises:
-        ConfigError: Value of another type.
 
     >>> fitting("epsilon", 1, float | None)
     1
@@ -419,9 +408,6 @@ def parse_name(text: str) -> str:
 
 def parse_arguments(text: str) -> dict[str, object]:
     """Return the name=value pairs in a text's brackets; values are literals or bare words, never executed.
-
-    Raises:
-        ValueError, SyntaxError: Another text in the brackets.
 
     >>> parse_arguments("edge-rr(structure=public, rounds=5)"), parse_arguments("arr")
     ({'structure': 'public', 'rounds': 5}, {})

@@ -30,11 +30,9 @@ class Facts:
         """Return names and values, in order. They hold no protected data."""
 
     def __str__(self) -> str:
-        """Return one line for each name."""
         return facts_text(self.facts())
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows."""
         return html_table((), self.facts())
 
 
@@ -89,7 +87,6 @@ class ProgressBars:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Remove the bars."""
         self._progress.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:

@@ -27,9 +27,6 @@ _LONGEST_NAME = 255  # bytes of a file's name that usual file systems take
 def name_in_utf8(path: Path) -> str:
     """Return a path for libraries that expect UTF-8 names, for any locale.
 
-    Raises:
-        ConfigError: Path that is not valid UTF-8.
-
     >>> name_in_utf8(Path("data/nodes.csv"))
     'data/nodes.csv'
     """
@@ -45,15 +42,11 @@ def can_create(path: Path) -> bool:
     Permission bits are not sufficient: the superuser may write anywhere, but not in /proc.
     """
     above = next(folder for folder in path.absolute().parents if folder.exists())
-    trial = _temporary_name(above, path)
     try:
-        os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with tempfile.TemporaryFile(dir=above):
+            return True
     except OSError:
         return False
-    finally:
-        with suppress(OSError):
-            trial.unlink()
-    return True
 
 
 def _temporary_name(folder: Path, path: Path) -> Path:
@@ -63,9 +56,6 @@ def _temporary_name(folder: Path, path: Path) -> Path:
 
 def as_path(given: object, name: str) -> Path:
     """Return an argument as a path.
-
-    Raises:
-        ConfigError: Value of another type, or an invalid name of a file.
 
     >>> as_path(7, "folder")
     Traceback (most recent call last):
@@ -82,11 +72,7 @@ def as_path(given: object, name: str) -> Path:
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[None]:
-    """Convert operating system errors while a folder is written into a ``ConfigError``.
-
-    Raises:
-        ConfigError: Folder that cannot be created or written. Nothing of it is left behind.
-    """
+    """Convert operating system errors while a folder is written into a ``ConfigError``."""
     if not path.name:
         raise ConfigError("The output folder needs its own name, not . or /. Use a path such as runs/first.")
     try:
@@ -103,11 +89,7 @@ def cannot_write(path: Path, error: OSError) -> ConfigError:
 
 
 def check_writable(path: Path) -> None:
-    """Create a folder, and raise an error if no file can be created in it.
-
-    Raises:
-        ConfigError: Folder that the operating system does not let this process write.
-    """
+    """Create a folder, and raise an error if no file can be created in it."""
     try:
         make_folder(path)
         with tempfile.TemporaryFile(dir=path):
@@ -219,11 +201,7 @@ def save_checked(path: Path, tensors: "Mapping[str, Tensor]", words: Mapping[str
 
 
 def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
-    """Read a file of ``save_checked``, and verify its digest.
-
-    Raises:
-        ArtifactError: File that is damaged, or of another version.
-    """
+    """Read a file of ``save_checked``, and verify its digest."""
     from safetensors import SafetensorError, safe_open
 
     try:

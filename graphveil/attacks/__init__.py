@@ -3,97 +3,49 @@
 The attacks read the true edges or the true membership for scoring. All results are internal.
 """
 
-from graphveil.attacks.discriminator import Discriminator, fit_discriminator
-from graphveil.attacks.influence import Predict, exact_influences, influences, link_scores
-from graphveil.attacks.linkteller import (
-    AdversaryKnowledge,
-    LinkReport,
-    LinkSettings,
-    attack_links,
-    attack_predict,
-    correlations,
-    full_knowledge,
-    public_knowledge,
-    supervised_scores,
-)
-from graphveil.attacks.membership import (
-    Ensemble,
-    MembershipReport,
-    MembershipSettings,
-    attack_membership,
-    bayes_scores,
-    fit_ensemble,
-    lira_scores,
-    shadow_graph,
-)
-from graphveil.attacks.pairs import (
-    Pairs,
-    PairTest,
-    SecretEdges,
-    draw_pairs,
-    pair_scores,
-    single_pair,
-    toggle_edge,
-)
-from graphveil.attacks.poisoning import PoisoningReport, attack_collection
-from graphveil.attacks.products import product_scores
-from graphveil.attacks.reconstruction import ReconstructionReport, attack_records, quality
-from graphveil.attacks.roc import (
-    MeanInterval,
-    RocCurve,
-    largest_advantage,
-    pure_advantage,
-    pure_auc,
-    roc_auc,
-    theoretical_bound_of,
-)
-from graphveil.attacks.serving import ServedModel, network_predict, serve_model
-
-__all__ = [
-    "AdversaryKnowledge",
-    "Discriminator",
-    "Ensemble",
-    "LinkReport",
-    "LinkSettings",
-    "MeanInterval",
-    "MembershipReport",
-    "MembershipSettings",
-    "PairTest",
-    "Pairs",
-    "PoisoningReport",
-    "Predict",
-    "ReconstructionReport",
-    "RocCurve",
-    "SecretEdges",
-    "ServedModel",
-    "attack_collection",
-    "attack_links",
-    "attack_membership",
-    "attack_predict",
-    "attack_records",
-    "bayes_scores",
-    "correlations",
-    "draw_pairs",
-    "exact_influences",
-    "fit_discriminator",
-    "fit_ensemble",
-    "full_knowledge",
-    "influences",
-    "largest_advantage",
-    "link_scores",
-    "lira_scores",
-    "network_predict",
-    "pair_scores",
-    "product_scores",
-    "public_knowledge",
-    "pure_advantage",
-    "pure_auc",
-    "quality",
-    "roc_auc",
-    "serve_model",
-    "shadow_graph",
-    "single_pair",
-    "supervised_scores",
-    "theoretical_bound_of",
-    "toggle_edge",
-]
+from graphveil.attacks.influence import Predict as Predict
+from graphveil.attacks.influence import ServedModel as ServedModel
+from graphveil.attacks.influence import exact_influences as exact_influences
+from graphveil.attacks.influence import influences as influences
+from graphveil.attacks.influence import link_scores as link_scores
+from graphveil.attacks.influence import network_predict as network_predict
+from graphveil.attacks.influence import serve_model as serve_model
+from graphveil.attacks.linkteller import AdversaryKnowledge as AdversaryKnowledge
+from graphveil.attacks.linkteller import LinkReport as LinkReport
+from graphveil.attacks.linkteller import LinkSettings as LinkSettings
+from graphveil.attacks.linkteller import attack_links as attack_links
+from graphveil.attacks.linkteller import attack_predict as attack_predict
+from graphveil.attacks.linkteller import correlations as correlations
+from graphveil.attacks.linkteller import full_knowledge as full_knowledge
+from graphveil.attacks.linkteller import product_scores as product_scores
+from graphveil.attacks.linkteller import public_knowledge as public_knowledge
+from graphveil.attacks.linkteller import supervised_scores as supervised_scores
+from graphveil.attacks.membership import Discriminator as Discriminator
+from graphveil.attacks.membership import Ensemble as Ensemble
+from graphveil.attacks.membership import MembershipReport as MembershipReport
+from graphveil.attacks.membership import MembershipSettings as MembershipSettings
+from graphveil.attacks.membership import attack_membership as attack_membership
+from graphveil.attacks.membership import bayes_scores as bayes_scores
+from graphveil.attacks.membership import fit_discriminator as fit_discriminator
+from graphveil.attacks.membership import fit_ensemble as fit_ensemble
+from graphveil.attacks.membership import lira_scores as lira_scores
+from graphveil.attacks.membership import shadow_graph as shadow_graph
+from graphveil.attacks.pairs import Pairs as Pairs
+from graphveil.attacks.pairs import PairTest as PairTest
+from graphveil.attacks.pairs import SecretEdges as SecretEdges
+from graphveil.attacks.pairs import draw_pairs as draw_pairs
+from graphveil.attacks.pairs import pair_scores as pair_scores
+from graphveil.attacks.pairs import single_pair as single_pair
+from graphveil.attacks.pairs import toggle_edge as toggle_edge
+from graphveil.attacks.poisoning import PoisoningReport as PoisoningReport
+from graphveil.attacks.poisoning import attack_collection as attack_collection
+from graphveil.attacks.reconstruction import ReconstructionReport as ReconstructionReport
+from graphveil.attacks.reconstruction import attack_records as attack_records
+from graphveil.attacks.reconstruction import quality as quality
+from graphveil.attacks.roc import MeanInterval as MeanInterval
+from graphveil.attacks.roc import RocCurve as RocCurve
+from graphveil.attacks.roc import largest_advantage as largest_advantage
+from graphveil.attacks.roc import pure_advantage as pure_advantage
+from graphveil.attacks.roc import pure_auc as pure_auc
+from graphveil.attacks.roc import roc_auc as roc_auc
+from graphveil.attacks.roc import theoretical_bound_of as theoretical_bound_of

@@ -6,6 +6,7 @@ are finite differences of a black-box model, or derivatives of a network with kn
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,16 +19,23 @@ from graphveil._util.checks import checked
 from graphveil.attacks.pairs import Integers, Pairs
 from graphveil.attacks.roc import Floats
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import Domain
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.unit import NoUnit
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.full_graph import TrainedFullGraph
+from graphveil.estimators.session import Session
+from graphveil.local.heterorr import TrainedHetero
 from graphveil.nn.layers import Batch, Linear, SparseRows
+from graphveil.perturb.mechanism import adjacency_of
 
 Matrix: TypeAlias = Any  # a float64 array or csr_array, (N, d)
 Predict = Callable[[Matrix], Floats]  # all nodes' features in, all nodes' scores out, (N, d) to (N, C)
 Nudge = Literal["scale", "add", "either"]
-NUDGES: tuple[Nudge, ...] = ("scale", "add", "either")
 Direction = Literal["max", "later", "earlier", "mean"]
-DIRECTIONS: tuple[Direction, ...] = ("max", "later", "earlier", "mean")
 STEP = 1e-4  # LinkTeller's Delta; HeteroRR's is 0.01
 _CLOSE = 1e-9
 
@@ -68,7 +76,6 @@ def influences(
            [0., 1., 0.]])
     """
     checks.positive(step=step)
-    checks.one_of(NUDGES, nudge=nudge)
     rows = as_float64(x)
     checks.places(rows.shape[0], nodes=nodes)
     base = _answer(predict, rows, rows.shape[0])
@@ -112,7 +119,6 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
     Privacy:
         Reads: the given influences only. Charges: nothing. The result is internal.
     """
-    checks.one_of(DIRECTIONS, direction=direction)
     if found.shape != (len(pairs.nodes),) * 2:
         raise ConfigError(
             f"influences have the shape {found.shape}, which does not match {len(pairs.nodes)} nodes"
@@ -244,3 +250,118 @@ def float64_batch(x: Matrix) -> Batch:
     columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))
     values = torch.from_numpy(np.asarray(x.data, dtype=np.float64))
     return SparseRows(columns, values, offsets, int(x.shape[1]))
+
+
+EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A fitted model as its users observe it.
+
+    Args:
+        predict: Function from features to probabilities; the server has the edges.
+        edge_source: Source of a prediction: exact edges, a released graph, or released aggregates. In the
+            last case aggregates are stored, and other features are another query with its own privacy cost.
+            Perturbations then change no prediction, and every influence is zero by construction.
+        proba: Probabilities for the graph's own features.
+        released: Additional published aggregates by name.
+
+    Privacy:
+        Contains a fitted model and, if it predicts from edges, access to them. Internal. Use it to measure
+        attacks.
+    """
+
+    predict: Predict
+    edge_source: str
+    proba: Floats
+    released: dict[str, Floats]
+
+    @property
+    def responds_to_features(self) -> bool:
+        """Whether features of one node can change the prediction of another node."""
+        return self.edge_source != RELEASED_ROWS
+
+
+@checked
+def serve_model(model: Estimator, graph: Graph) -> ServedModel:
+    """Return the predictions of a fitted model on its training graph, as a function of the features.
+
+    A network over edges runs in float64 and in evaluation mode. Features are scaled as for the model's own
+    predictions.
+
+    Args:
+        model: Fitted estimator.
+        graph: Training graph.
+
+    Returns:
+        The served model.
+
+    Privacy:
+        Reads: the exact edges, if the model does. Charges: nothing. The result is internal.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.ClassCode(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph)
+    >>> serve_model(model, graph).edge_source
+    'released rows'
+    """
+    fitted = model.fitted
+    proba = fitted.own_proba.to(torch.float64).numpy()
+    trained = fitted.trained.graph_model if isinstance(fitted.trained, TrainedHetero) else fitted.trained
+    if isinstance(trained, TrainedFullGraph):
+        edges, noisy = graph.adjacency, trained.mechanism is not None
+        if noisy:  # a fit keeps the numbers of the released node pairs
+            domain = Domain.whole(graph.num_nodes, directed=graph.directed)
+            edges = adjacency_of(fitted.released["graph"], domain, None, "")
+        answered = network_predict(trained.network, edges)
+
+        def predict(x: Matrix) -> Floats:
+            return answered(_scaled(fitted.scaling, x))
+
+        return ServedModel(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
+    if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
+
+        def recomputed(x: Matrix) -> Floats:
+            sent = _scaled(fitted.scaling, x)
+            queried_graph = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
+            session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
+            return trained.answer(queried_graph, session, None).proba.to(torch.float64).numpy()
+
+        return ServedModel(recomputed, EXACT, proba, {})
+    rows = {name: part.to(torch.float64).numpy() for name, part in fitted.released.items()}
+    of_nodes = {name: part for name, part in rows.items() if part.ndim == 2 and len(part) == graph.num_nodes}
+    return ServedModel(lambda x: proba, RELEASED_ROWS, proba, of_nodes)
+
+
+@checked
+def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
+    """Return the predictions of a trained network over some edges, in float64.
+
+    Args:
+        network: Network from a batch and an adjacency to logits.
+        adjacency: Edges of the message passing.
+
+    Returns:
+        Function from features to probabilities.
+
+    Privacy:
+        Reads: the exact edges. The result is internal.
+    """
+    exact = copy.deepcopy(network).double().eval()
+
+    @torch.no_grad()
+    def predict(x: Matrix) -> Floats:
+        logits: Tensor = exact(float64_batch(x), adjacency)
+        return logits.softmax(dim=1).numpy()
+
+    return predict
+
+
+def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
+    """Return features scaled as for a model's own predictions, in their own precision."""
+    if is_sparse(x):
+        return scaling.apply(sparse.csr_array(x))
+    scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
+    return np.asarray(scaled.numpy())

@@ -9,30 +9,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 from scipy.stats import rankdata
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.attacks.discriminator import fit_discriminator
 from graphveil.attacks.influence import (
-    DIRECTIONS,
-    NUDGES,
     STEP,
     Direction,
     Matrix,
     Nudge,
     Predict,
+    ServedModel,
     dense_rows,
     features_of,
     influences,
     link_scores,
+    serve_model,
 )
-from graphveil.attacks.pairs import SAMPLINGS, Integers, Pairs, Sampling, SecretEdges, draw_pairs
-from graphveil.attacks.products import product_scores
-from graphveil.attacks.roc import Floats, MeanInterval, RocCurve, theoretical_bound_of
-from graphveil.attacks.serving import ServedModel, serve_model
+from graphveil.attacks.membership import fit_discriminator
+from graphveil.attacks.pairs import Integers, Pairs, Sampling, SecretEdges, draw_pairs
+from graphveil.attacks.roc import Floats, MeanInterval, RocCurve, attack_as_dict, theoretical_bound_of
 from graphveil.core.noise.random import PublicStreams
+from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
@@ -85,13 +85,8 @@ class LinkSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(2, nodes=self.nodes)
-        checks.one_of(SAMPLINGS, sampling=self.sampling)
         checks.positive(step=self.step)
-        checks.one_of(NUDGES, nudge=self.nudge)
-        checks.one_of(DIRECTIONS, direction=self.direction)
-        checks.switch(supervised=self.supervised)
         if self.nodes > MAX_ATTACKED_NODES:
             raise ConfigError(
                 f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}, because the attack scores "
@@ -101,14 +96,7 @@ class LinkSettings:
 
 @dataclass(frozen=True, eq=False)
 class Attacker:
-    """Scores of one attacker.
-
-    Args:
-        name: Name in tables.
-        scores: One score per pair.
-        roc: ROC curve of the scores.
-        note: Remark for reports.
-    """
+    """Scores of one attacker."""
 
     name: str
     scores: Floats
@@ -117,16 +105,10 @@ class Attacker:
 
     def as_dict(self, pairs: Pairs) -> dict[str, Any]:
         """Return the results as plain values, with decisions for every assumed density."""
-        beliefs = {
-            f"{belief:g}k": dict(
-                zip(
-                    ("precision", "recall", "f1"),
-                    self.roc.at_top(belief * pairs.joined.sum()),
-                    strict=True,
-                )
-            )
-            for belief in BELIEFS
-        }
+        beliefs = {}
+        for belief in BELIEFS:
+            precision, recall, f1 = self.roc.at_top(belief * pairs.joined.sum())
+            beliefs[f"{belief:g}k"] = {"precision": precision, "recall": recall, "f1": f1}
         return {"attacker": self.name, **self.roc.figures(), "beliefs": beliefs, "note": self.note}
 
 
@@ -154,7 +136,6 @@ class LinkReport:
     settings: LinkSettings = field(default_factory=LinkSettings)
 
     def __getitem__(self, name: str) -> Attacker:
-        """Return an attacker by name."""
         return self.attackers[name]
 
     @checked
@@ -187,21 +168,15 @@ class LinkReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON output of ``graphveil attack linkteller``."""
-        main, baseline = self[LINKTELLER].roc, self[BY_FEATURES].roc
-        return {
-            "internal": True,
-            "attack": "linkteller",
-            "auc": main.auc,
-            "max_tpr_at_1pct_fpr": main.tpr(0.01),
-            "baseline": {"attacker": BY_FEATURES, **baseline.figures()},
-            "theoretical_bound": dict(self.theoretical_bound),
-            "edge_source": self.edge_source,
-            "nodes": len(self.pairs.nodes),
-            "pairs": len(self.pairs.joined),
-            "edges": int(self.pairs.joined.sum()),
-            "settings": dict(vars(self.settings)),
-            "attackers": [one.as_dict(self.pairs) for one in self.attackers.values()],
-        }
+        curves = {name: one.roc for name, one in self.attackers.items()}
+        found = attack_as_dict(
+            *("linkteller", curves, (LINKTELLER, BY_FEATURES), self.theoretical_bound, self.settings),
+            edge_source=self.edge_source,
+            nodes=len(self.pairs.nodes),
+            pairs=len(self.pairs.joined),
+            edges=int(self.pairs.joined.sum()),
+        )
+        return {**found, "attackers": [one.as_dict(self.pairs) for one in self.attackers.values()]}
 
 
 @checked
@@ -477,3 +452,69 @@ def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2
             scores[some] = model.scores(known.columns(pairs.one[some], pairs.other[some]))
         scores[judged] = rankdata(scores[judged], method="max") / len(judged)  # ties have one rank
     return scores
+
+
+_AT_ONCE = 1 << 14  # pairs per chunk
+_MIN_NORM = 1e-12
+
+
+@checked
+def product_scores(model: LinkPredictor, graph: Graph, pairs: Pairs) -> Floats:
+    """Score each pair by the released products, given all edges but the pair's own.
+
+    The attacker subtracts the products of all other edges from the released sum W, and projects the rest on
+    the change D that an edge between the two nodes makes. In standard deviations of the noise the result is
+    normal with mean |D| / sigma for an edge, and 0 without one. This is the most powerful test of one pair
+    on W, and every pair has the same distribution without an edge. A threshold for all pairs is therefore
+    subject to the bound for one edge.
+
+    Args:
+        model: Fitted link predictor.
+        graph: Training graph.
+        pairs: Pairs to score.
+
+    Returns:
+        One score per pair. A pair that was held out of the sum has noise only.
+
+    Raises:
+        ConfigError: If the model was fitted to a graph of another size.
+
+    Privacy:
+        Reads: the exact edges. Charges: nothing. The result is internal.
+    """
+    if graph.num_nodes != model.num_nodes:
+        raise ConfigError(
+            f"The graph has {graph.num_nodes} nodes, but the model was trained on {model.num_nodes}. "
+            "Pass the training graph."
+        )
+    query = next(one for one in model.plan_.queries if isinstance(one, EdgeProductQuery))
+    vectors, released = model.products_
+    x = np.trunc(vectors * 2.0**query.grid_bits) / 2.0**query.grid_bits
+    edges = graph.adjacency.edge_index().numpy().astype(np.int64)
+    edges = edges[:, ~query.held_out.contains(*edges)]
+    ones = np.full(edges.shape[1], 0.5 if query.symmetric else 1.0)  # both directions of an edge are stored
+    summed = sparse.csr_array((ones, tuple(edges)), shape=(len(x), len(x)))
+    rest = released - x.T @ (summed @ x)
+    sources, targets, inside = _directed(pairs, edges, graph.num_nodes)
+    scores = np.zeros(len(sources))
+    for first in range(0, len(sources), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        ours, theirs = x[sources[some]], x[targets[some]]
+        size = (ours**2).sum(axis=1) * (theirs**2).sum(axis=1)
+        if query.symmetric:
+            size = (size + (ours * theirs).sum(axis=1) ** 2) / 2
+        change = np.sqrt(np.maximum(size, _MIN_NORM**2))
+        scores[some] = ((ours @ rest) * theirs).sum(axis=1) / change + inside[some] * change
+    return scores / query.sigma[0]
+
+
+def _directed(pairs: Pairs, edges: Integers, nodes: int) -> tuple[Integers, Integers, Floats]:
+    """Return both ends of each pair in the direction of its edge, and 1 for pairs whose edge was summed.
+
+    If both directions are edges, the attacker knows one of them.
+    """
+    keys, (one, other) = edges[0] * nodes + edges[1], pairs.ends
+    there, back = np.isin(one * nodes + other, keys), np.isin(other * nodes + one, keys)
+    turned = back & ~there
+    ends = np.where(turned, other, one), np.where(turned, one, other)
+    return *ends, (there | back).astype(np.float64)

@@ -18,7 +18,6 @@ from graphveil.errors import ConfigError
 
 Integers = npt.NDArray[np.int64]
 Sampling = Literal["unbalanced", "balanced", "lo", "hi"]
-SAMPLINGS: tuple[Sampling, ...] = ("unbalanced", "balanced", "lo", "hi")
 CUTOFFS = {"lo": 5, "hi": 10}  # of LinkTeller's graphs of this size; larger ones take 15 and 30
 Score = Callable[[Graph, int], float]  # from a graph and the number of a repeat to a score of the pair
 
@@ -166,7 +165,6 @@ def draw_pairs(
     Privacy:
         Reads: the exact edges. The result is internal.
     """
-    checks.one_of(SAMPLINGS, sampling=sampling)
     checks.integer_at_least(2, count=count)
     rng = PublicStreams(seed).numpy(f"pairs-{sampling}")
     limit, eligible = CUTOFFS.get(sampling, 0) if cutoff is None else cutoff, np.arange(edges.nodes)

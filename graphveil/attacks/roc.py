@@ -4,7 +4,7 @@ An attack on one protected edge or record cannot exceed the bounds, even if the 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -22,13 +22,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 _POINTS = 400
 AttackedObject = Literal["edge", "record"]
-_TRIVIAL_BOUND = {
-    "auc": 1.0,
-    "advantage": 1.0,
-    "tpr_at_01pct_fpr": 1.0,
-    "max_tpr_at_1pct_fpr": 1.0,
-    "valid": False,
-}
+_BOUNDS = ("auc", "advantage", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
 
 
 @checked
@@ -164,6 +158,28 @@ class RocCurve:
             "tpr_at_01pct_fpr": self.tpr(0.001),
             "max_tpr_at_1pct_fpr": self.tpr(0.01),
         }
+
+
+def attack_as_dict(
+    attack: str,
+    curves: Mapping[str, RocCurve],
+    attackers: tuple[str, str],
+    bound: Mapping[str, Any],
+    settings: object,
+    **facts: Any,
+) -> dict[str, Any]:
+    """Return the part of an attack's JSON output that does not depend on what it attacks."""
+    main, baseline = attackers
+    return {
+        "internal": True,
+        "attack": attack,
+        "auc": curves[main].auc,
+        "max_tpr_at_1pct_fpr": curves[main].tpr(0.01),
+        "baseline": {"attacker": baseline, **curves[baseline].figures()},
+        "theoretical_bound": dict(bound),
+        **facts,
+        "settings": dict(vars(settings)),
+    }
 
 
 @checked
@@ -308,7 +324,7 @@ def theoretical_bound_of(
     elif attacked_object == "record":  # nodes that randomize their features still show that they took part
         protects = guarantee.unit in (NodeRecord.name, NodeBoundedDegree.name)
     if not (protects and guarantee.valid and math.isfinite(guarantee.epsilon)):
-        return dict(_TRIVIAL_BOUND)
+        return {**dict.fromkeys(_BOUNDS, 1.0), "valid": False}
 
     def most(rate: float) -> float:
         return min(1.0, guarantee.curve.tpr(rate) + guarantee.slack)
@@ -317,10 +333,6 @@ def theoretical_bound_of(
     grid = np.linspace(0.0, 1.0, _POINTS + 1)
     rates = [most(float(rate)) for rate in grid[1:]]
     advantage = max(right - float(left) for right, left in zip(rates, grid[:-1], strict=True))
-    return {
-        "auc": min(1.0, float(np.mean(rates))),
-        "advantage": min(guarantee.curve.delta(0.0) + guarantee.slack, advantage),
-        "tpr_at_01pct_fpr": most(0.001),
-        "max_tpr_at_1pct_fpr": most(0.01),
-        "valid": True,
-    }
+    area = min(1.0, float(np.mean(rates)))
+    advantage = min(guarantee.curve.delta(0.0) + guarantee.slack, advantage)
+    return {**dict(zip(_BOUNDS, (area, advantage, most(0.001), most(0.01)), strict=True)), "valid": True}

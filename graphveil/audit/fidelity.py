@@ -20,7 +20,7 @@ from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil._util.louvain import louvain
+from graphveil._util.clustering import louvain
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil._util import signals
+from graphveil._util import process
 from graphveil.cli import (
     attack,
     check,
@@ -168,5 +168,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = run_guarded(command(), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
-    atexit.register(signals.ignore_all)
+    atexit.register(process.ignore_all)
     sys.exit(code)

@@ -11,7 +11,7 @@ import typer
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options, suggested_command
 from graphveil.cli.options import Tables
-from graphveil.data.tables.labels import (
+from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     UNLABELED,
@@ -22,7 +22,7 @@ from graphveil.data.tables.labels import (
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
-    from graphveil.data.tables.encoding import EncodingOptions
+    from graphveil.data.tables.feature_rules import EncodingOptions
     from graphveil.data.tables.files import TableSource
     from graphveil.data.tables.inspect_tables import ColumnFact, Roles, TableFiles, TableInspection
 
@@ -48,9 +48,9 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
         graphveil check --nodes nodes.csv --edges edges.csv --label plan
         graphveil check --nodes nodes.csv --edges edges.csv --label plan --unit node-record
     """
-    from graphveil.data.tables.edges import end_of_another_kind
     from graphveil.data.tables.encoding import Encoding
     from graphveil.data.tables.files import FileSource
+    from graphveil.data.tables.ids import end_of_another_kind
     from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables
 
     screen = Screen(as_json=json)

@@ -236,7 +236,7 @@ def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterat
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
     """Return what an LDP report has charged, for a command that fails afterwards."""
-    from graphveil._util.ldp_statements import exact_sum_text
+    from graphveil._util.figures import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
     retry = "The same command sends the same LDP reports again, without another charge. " if again else ""

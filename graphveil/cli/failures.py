@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphveil._util import signals
+from graphveil._util import process
 from graphveil._util.escape import one_line, without_password
 from graphveil._util.files import write_atomic
-from graphveil._util.memory import is_out_of_memory as memory_failed
+from graphveil._util.process import is_out_of_memory as memory_failed
 from graphveil.data.tables.inspect_tables import CHOICES
 from graphveil.errors import (
     GraphError,
@@ -89,7 +89,7 @@ def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int"
         return CommandError(STOPPED, f"Stopped. {_UNSPENT_MESSAGE}", "Stopped")
     except Exception as error:
         failure = _to_command_error(error)
-        if not signals.received() or failure.code == STOPPED:
+        if not process.received() or failure.code == STOPPED:
             return failure
         what = _UNSPENT_MESSAGE if failure.code == MISUSE else str(failure)
         return CommandError(STOPPED, f"Stopped. {what}", "Stopped", failure.folder)
@@ -355,7 +355,7 @@ def _safe_name(error: Exception) -> str:
 def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     """Print why a command ended early, if it did, and return its exit code."""
     if isinstance(ending, CommandError) and ending.code == STOPPED:
-        ending.code = signals.exit_code()
+        ending.code = process.exit_code()
     if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:
         return ending if isinstance(ending, int) else ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs

@@ -10,7 +10,7 @@ from graphveil.cli.failures import report_charge_on_failure
 from graphveil.cli.help import Declaration, check_choice
 from graphveil.cli.links import deliver, predict_links
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.runs.source import PublicFlags, Source
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphveil.cli.console import Screen
 from graphveil.cli.options import PREPARED, TablesToPrepare
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these numbers are as private as the tables."

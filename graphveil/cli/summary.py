@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli.console import Screen
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 
 if TYPE_CHECKING:
     from graphveil.data.tables.encoding import Encoding
@@ -26,7 +26,7 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil._util.figures import counted
-    from graphveil.data.tables.labels import listed
+    from graphveil.data.tables.encoding import listed_classes
     from graphveil.publish.cards import all_deviations
 
     experiment, guarantee, graph = plan.experiment, plan.guarantee, plan.graph
@@ -40,7 +40,7 @@ def plan_facts(
         rows.append(("", _LIKE_IDS_HINT))
     if graph.encoding is not None:
         if graph.class_names:
-            rows.append(("classes", listed(graph.class_names)))
+            rows.append(("classes", listed_classes(graph.class_names)))
         rows += encoding_facts(graph.encoding)
     runs = counted(experiment.runs, "run")
     rows += [

@@ -13,7 +13,7 @@ from graphveil.cli.failures import explain_resume_on_failure, report_output_fail
 from graphveil.cli.links import link_experiment, print_plan, run_folder, train_link_model
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
 from graphveil.cli.summary import plan_facts, show_demo, show_summary
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import load_custom_module, parse_parameters

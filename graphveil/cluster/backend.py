@@ -29,7 +29,7 @@ from graphveil.cluster.sealing import RecipientKey, SecretBox, open_value, seal_
 from graphveil.core.backends import AggregationBackend, BlockWork
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import EdgeBlock, block_of, blocks, ranges
-from graphveil.data.stored_graph import StoredEdges, manifest_of
+from graphveil.data.graph_files import StoredEdges, manifest_of
 from graphveil.errors import ConfigError, GraphveilError, MissingDependencyError, ReleaseError
 
 Rows = tuple[int, int]

@@ -20,7 +20,6 @@ from typing import Any
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.backend_names import BACKENDS
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import (
     EdgeBlock,
@@ -32,6 +31,12 @@ from graphveil.core.edges.blocks import (
     sources_of,
 )
 from graphveil.errors import ConfigError
+
+BACKENDS = {  # module and class names, so that a backend is imported only if it is chosen
+    "memory": "graphveil.core.backends:InMemoryBackend",
+    "disk": "graphveil.core.backends:DiskBackend",
+    "ray": "graphveil.cluster.backend:RayBackend",
+}
 
 
 class BlockWork(ABC):
@@ -101,7 +106,7 @@ class InMemoryBackend(AggregationBackend):
 
 @dataclass(frozen=True)
 class DiskBackend(AggregationBackend):
-    """Yield the blocks of a graph that ``graphveil.data.stored_graph.open_graph`` opened.
+    """Yield the blocks of a graph that ``graphveil.data.graph_files.open_graph`` opened.
 
     While one block is processed, the operating system is requested to read the next one. The edge pages of
     these two blocks must fit in memory; more are cached if there is space. ``block_rows`` does not change the

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any, Literal
 
 from graphveil._util import checks
-from graphveil._util.ldp_statements import exact_sum
+from graphveil._util.figures import exact_sum
 from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]

@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._util.memory import check_room
+from graphveil._util.process import check_room
 from graphveil.core.edges.csr import checked_matrix
 from graphveil.errors import GraphError, InputError, ProtectedDataError
 

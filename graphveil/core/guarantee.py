@@ -12,8 +12,13 @@ from typing import Any, ClassVar, Literal, Protocol
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.display import Facts
-from graphveil._util.figures import format_delta, format_epsilon_delta, format_upper_bound, percent_up
-from graphveil._util.ldp_statements import exact_sum
+from graphveil._util.figures import (
+    exact_sum,
+    format_delta,
+    format_epsilon_delta,
+    format_upper_bound,
+    percent_up,
+)
 from graphveil.core.accounting.accountant import (
     Curve,
     NoPrivacyCurve,

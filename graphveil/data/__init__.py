@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from graphveil.data.datasets import dataset_info as dataset_info
     from graphveil.data.datasets import list_datasets as list_datasets
     from graphveil.data.datasets import load_dataset as load_dataset
+    from graphveil.data.datasets import synthetic as synthetic
     from graphveil.data.graph import Graph as Graph
     from graphveil.data.graph import Split as Split
+    from graphveil.data.graph_files import open_graph as open_graph
     from graphveil.data.graph_files import read_graph as read_graph
     from graphveil.data.interactions import Interactions as Interactions
     from graphveil.data.preparation import prepare as prepare
@@ -26,21 +28,17 @@ if TYPE_CHECKING:
     from graphveil.data.recipes import hash_split as hash_split
     from graphveil.data.recipes import random_split as random_split
     from graphveil.data.recipes import split as split
-    from graphveil.data.stored_graph import open_graph as open_graph
-    from graphveil.data.synthetic_graphs import synthetic as synthetic
 
 _MODULES = {
     "graphveil.core.edges.adjacency": ("Adjacency", "EdgeSet"),
     "graphveil.core.edges.node_pairs": ("PublicPart",),
     "graphveil.core.features": ("Features", "rows", "to_dense"),
-    "graphveil.data.datasets": ("dataset_info", "list_datasets", "load_dataset"),
+    "graphveil.data.datasets": ("dataset_info", "list_datasets", "load_dataset", "synthetic"),
     "graphveil.data.graph": ("Graph", "Split"),
-    "graphveil.data.graph_files": ("read_graph",),
+    "graphveil.data.graph_files": ("open_graph", "read_graph"),
     "graphveil.data.interactions": ("Interactions",),
     "graphveil.data.preparation": ("prepare",),
     "graphveil.data.recipes": ("RECIPES", "DatasetRecipe", "hash_split", "random_split", "split"),
-    "graphveil.data.stored_graph": ("open_graph",),
-    "graphveil.data.synthetic_graphs": ("synthetic",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = list(_HOMES)

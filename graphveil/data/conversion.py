@@ -21,9 +21,9 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data import tables
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, PARTS, SEVERAL_LABELS, class_codes
 from graphveil.data.tables.files import reason
 from graphveil.data.tables.inspect_tables import TableInspection
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, SEVERAL_LABELS, class_codes
 from graphveil.errors import GraphError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ def _as_tensor(given: Any, problem: str, dtype: torch.dtype | None = None) -> Te
         raise GraphError(problem) from None
 
 
+def _one_column(values: Tensor) -> Tensor:
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
 def as_label_sets(given: Any, nodes: int) -> Tensor:
     """Return label sets as a bool matrix of one row per node."""
     sets = _as_tensor(given, "Label sets must be a matrix of 0 and 1 with one row per node.")
@@ -105,9 +109,7 @@ def as_label_sets(given: Any, nodes: int) -> Tensor:
 def as_targets(given: Any) -> Tensor:
     """Return numbers to predict as float64 (N), NaN for missing; one column counts as a vector."""
     no_vector = "targets must be a vector with one number per node, NaN where there is none"
-    targets = _as_tensor(given, no_vector, torch.float64)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
+    targets = _one_column(_as_tensor(given, no_vector, torch.float64))
     if targets.ndim == 2:
         raise GraphError(
             f"targets have {targets.shape[1]} columns, but a model predicts one number per node. "
@@ -125,9 +127,7 @@ def as_targets(given: Any) -> Tensor:
 def as_labels(y: Any) -> Tensor:
     """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
     no_vector = f"Labels must be a vector with one class number per node. {SEVERAL_LABELS}"
-    labels = _as_tensor(y, no_vector)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
+    labels = _one_column(_as_tensor(y, no_vector))
     if labels.numel() == 0:
         raise GraphError("The graph has no nodes. Give at least one.")
     if labels.ndim == 1 and labels.is_floating_point():
@@ -160,11 +160,7 @@ NODE, SOURCE, TARGET, WEIGHT = "node", "source", "target", "weight"  # of tables
 def networkx_tables(
     graph: Any, weight: str | None, dropped: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a networkx graph as a node table, where attributes may be missing, and an edge table.
-
-    Raises:
-        GraphError: Another type, nodes that are neither all integers nor all text, or an untyped attribute.
-    """
+    """Return a networkx graph as a node table, where attributes may be missing, and an edge table."""
     import pyarrow as pa
 
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
@@ -220,11 +216,7 @@ PYG_NOTES = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  
 
 
 def load_pyg(module: str) -> ModuleType:
-    """Import ``torch_geometric.<module>`` without its warnings about torch.
-
-    Raises:
-        MissingDependencyError: torch_geometric is not installed.
-    """
+    """Import ``torch_geometric.<module>`` without its warnings about torch."""
     with warnings.catch_warnings():
         # Its modules call torch.jit.script while they load, which newer torch deprecates, under one category
         # or another. A caller can do nothing about that.
@@ -243,12 +235,7 @@ def load_pyg(module: str) -> ModuleType:
 def fields_from_pyg(
     data: Data, split: Mapping[str, Any] | None = None, max_weight: float | None = None
 ) -> dict[str, Any]:
-    """Return the arguments of ``Graph.from_edges`` from a ``Data``.
-
-    Raises:
-        GraphError: Missing part, nodes or edges of several types, or weights or features of edges that would
-            be ignored.
-    """
+    """Return the arguments of ``Graph.from_edges`` from a ``Data``."""
     if not hasattr(data, "edge_index") and not hasattr(data, "adj_t"):
         # A list of graphs, or a dataset, which has a number of classes.
         several: Any = data if isinstance(data, list | tuple) or hasattr(data, "num_classes") else ()
@@ -301,25 +288,15 @@ def fields_from_pyg(
 
 
 def _tensor(values: Any, part: str) -> Tensor:
-    """Return a tensor, an array or a list of numbers as a tensor on the CPU.
-
-    Raises:
-        GraphError: Value of another type.
-    """
-    try:
-        made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-    except (TypeError, ValueError):
-        raise GraphError(
-            f"data.{part} is a {type(values).__name__}, which is not an array of numbers. Set it to a tensor."
-        ) from None
-    return made.detach().cpu()
+    """Return a part of a ``Data`` as a tensor on the CPU."""
+    kind = type(values).__name__
+    return _as_tensor(
+        values, f"data.{part} is a {kind}, which is not an array of numbers. Set it to a tensor."
+    )
 
 
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
-    """Return the object that holds the edges, their two ends, and weights.
-
-    ``adj_t`` has a row for each target.
-    """
+    """Return the object that holds the edges, their two ends, and weights."""
     if getattr(data, "edge_index", None) is not None:
         held = _tensor(data.edge_index, "edge_index")
         held = held if held.numel() else held.long()  # an empty list has no type
@@ -338,27 +315,25 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
     if isinstance(adjacency, Tensor):
         found = adjacency.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
         (target, source), values = found.indices().cpu(), found.values().cpu()
-    elif hasattr(adjacency, "tocoo") or isinstance(adjacency, np.ndarray | list):  # SciPy, or dense
+    elif hasattr(adjacency, "coo"):  # a SparseTensor of torch_sparse
+        target, source, values = (None if part is None else part.cpu() for part in adjacency.coo())
+    else:  # SciPy, or dense
+        if not hasattr(adjacency, "tocoo") and not isinstance(adjacency, np.ndarray | list):
+            raise GraphError(
+                f"data.adj_t is a {type(adjacency).__name__}, which is not supported. Use a sparse "
+                "tensor, a SciPy matrix or an array."
+            )
         try:
             matrix: Any = sparse.coo_array(
                 adjacency if hasattr(adjacency, "tocoo") else np.asarray(adjacency)
             )
-            target, source, values = (
-                torch.as_tensor(part) for part in (*map(np.int64, matrix.coords), matrix.data)
-            )
+            target, source, values = map(torch.as_tensor, (*map(np.int64, matrix.coords), matrix.data))
         except (TypeError, ValueError):
             raise GraphError("data.adj_t is not a matrix of numbers. Set data.edge_index instead.") from None
         if matrix.ndim != 2:
             raise GraphError(
                 "data.adj_t must be a matrix of shape (nodes, nodes). Set data.edge_index instead."
             )
-    elif hasattr(adjacency, "coo"):  # a SparseTensor of torch_sparse
-        target, source, values = (None if part is None else part.cpu() for part in adjacency.coo())
-    else:
-        raise GraphError(
-            f"data.adj_t is a {type(adjacency).__name__}, which is not supported. Use a sparse "
-            "tensor, a SciPy matrix or an array."
-        )
     if values is not None and bool((values == 1).all()):
         values = None  # an entry of 1 only means that there is an edge
     return (data if isinstance(adjacency, list) else adjacency), source, target, values

@@ -38,7 +38,7 @@ from graphveil.core import features
 from graphveil.core.edges.csr import check_rows
 from graphveil.core.features import Features, Sparse
 from graphveil.data.conversion import fields_from_pyg, load_pyg
-from graphveil.data.tables.labels import PARTS
+from graphveil.data.tables.encoding import PARTS
 from graphveil.errors import GraphError
 
 Fields: TypeAlias = dict[str, Any]
@@ -74,25 +74,23 @@ def read_facebook100(root: Path, name: str) -> Fields:
     content = read_matlab(root / f"{name}.mat")
     friends, table = content.get("A"), content.get("local_info")
     if not isinstance(friends, SparsePattern) or not isinstance(table, np.ndarray):
-        raise GraphError(
-            f"{name}.mat must contain a sparse matrix 'A' and a matrix 'local_info'. Download the file again."
-        )
+        raise _unexpected(f"{name}.mat must contain a sparse matrix 'A' and a matrix 'local_info'")
     if not (np.abs(table) < _FLOAT64_EXACT).all() or (np.floor(table) != table).any():
         # Each would become any number at all.
-        raise GraphError("A table of codes contains values that are not integers. Download the file again.")
+        raise _unexpected("A table of codes contains values that are not integers")
     people = table.astype(np.int64)
     years = people[:, _YEAR]
-    y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
-    x = one_hot(people[:, _CATEGORIES])
-    names = tuple(map(str, _YEARS))
     return {
-        "x": x,
-        "y": y,
+        "x": one_hot(people[:, _CATEGORIES]),
+        "y": np.where(np.isin(years, _YEARS), years - _YEARS[0], -1),
         "source": friends.rows,
         "target": np.repeat(np.arange(len(friends.starts) - 1), np.diff(friends.starts)),
-        "num_classes": 6,
-        "class_names": names,
+        "class_names": tuple(map(str, _YEARS)),
     }
+
+
+def _unexpected(words: str) -> GraphError:
+    return GraphError(f"{words}. Download the file again.")
 
 
 def one_hot(codes: Ints) -> Sparse:
@@ -115,31 +113,31 @@ def one_hot(codes: Ints) -> Sparse:
 
 def read_facebook_pages(root: Path, name: str) -> Fields:
     """Read the MUSAE page-page graph: label = page type."""
-    folder = root / name
-    table = _csv(folder / "facebook_target.csv")
+    types, fields = _musae(root / name, "facebook", "id", "page_type")
     # Objects, because text of a fixed width would cost the longest type for every page.
-    types = _in_node_order(table, "id", "page_type").astype(object)
-    classes, y = np.unique(types, return_inverse=True)
-    x = _vocabulary(folder / "facebook.json")
-    return {"x": x, "y": y, "class_names": tuple(map(str, classes)), **_edges(folder / "facebook_edges.csv")}
+    classes, y = np.unique(types.astype(object), return_inverse=True)
+    return {"y": y, "class_names": tuple(map(str, classes)), **fields}
 
 
 def read_twitch(root: Path, name: str) -> Fields:
     """Read a MUSAE Twitch graph: label = whether the streamer's content is for adults."""
-    folder, country = root / name, name.rpartition("/")[2]
-    table = _csv(folder / f"{country}_target.csv")
-    y = _in_node_order(table, "new_id", "mature").astype(np.int64)
-    x = _vocabulary(folder / f"{country}.json", columns=_TWITCH_FEATURES)
-    return {"x": x, "y": y, "class_names": ("False", "True"), **_edges(folder / f"{country}_edges.csv")}
+    mature, fields = _musae(root / name, Path(name).name, "new_id", "mature", _TWITCH_FEATURES)
+    return {"y": mature.astype(np.int64), "class_names": ("False", "True"), **fields}
 
 
 def read_wikipedia(root: Path, name: str) -> Fields:
     """Read a MUSAE Wikipedia graph: label = fifth of the average monthly traffic, lowest first."""
-    folder, topic = root / name, name.rpartition("/")[2]
-    table = _csv(folder / f"{topic}_target.csv")
-    traffic = _in_node_order(table, "id", "target")
-    x = _vocabulary(folder / f"{topic}.json")
-    return {"x": x, "y": fifths(traffic), **_edges(folder / f"{topic}_edges.csv")}
+    traffic, fields = _musae(root / name, Path(name).name, "id", "target")
+    return {"y": fifths(traffic), **fields}
+
+
+def _musae(
+    folder: Path, stem: str, id: str, value: str, columns: int | None = None
+) -> tuple[npt.NDArray[Any], Fields]:
+    """Return a column of the nodes in their order, and the features and edges of a graph of MUSAE."""
+    values = _in_node_order(_csv(folder / f"{stem}_target.csv"), id, value)
+    x = _vocabulary(folder / f"{stem}.json", columns)
+    return values, {"x": x, **_edges(folder / f"{stem}_edges.csv")}
 
 
 def fifths(values: npt.NDArray[np.floating]) -> Ints:
@@ -156,13 +154,9 @@ def read_heterophilous(root: Path, name: str) -> Fields:
     arrays = read_npz(root / f"{name}.npz", {"node_features", "node_labels", "edges"})
     source, target = _ints(arrays["edges"]).T
     x = arrays["node_features"]
+    y = _ints(arrays["node_labels"]).astype(np.int64)
     wide = x.shape[1] >= _DENSE_WIDTH
-    return {
-        "x": sparse.csr_array(x) if wide else x,
-        "y": _ints(arrays["node_labels"]).astype(np.int64),
-        "source": source,
-        "target": target,
-    }
+    return {"x": sparse.csr_array(x) if wide else x, "y": y, "source": source, "target": target}
 
 
 def read_lastfm_asia(root: Path, name: str) -> Fields:
@@ -178,14 +172,9 @@ def read_amazon(root: Path, name: str) -> Fields:
     arrays = read_npz(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
     class_names = arrays["class_names"]
     if class_names.ndim != 1 or class_names.dtype.kind != "U":
-        raise GraphError(
-            f"{name}.npz must contain one text per class in 'class_names'. Download the file again."
-        )
-    return {
-        "x": _compressed_rows(arrays),
-        "class_names": tuple(class_names.tolist()),
-        **_labels_and_edges(arrays),
-    }
+        raise _unexpected(f"{name}.npz must contain one text per class in 'class_names'")
+    x, names = _compressed_rows(arrays), tuple(class_names.tolist())
+    return {"x": x, "class_names": names, **_labels_and_edges(arrays)}
 
 
 def read_planetoid(root: Path, name: str) -> Fields:
@@ -226,10 +215,7 @@ def _compressed_rows(arrays: Arrays) -> Features:
     indptr, indices = arrays["x_indptr"], arrays["x_indices"]
     columns = int(_ints(arrays["x_shape"])[1])
     if columns > _MAX_WIDTH:
-        raise GraphError(
-            f"An archive has {columns} feature columns, but at most {_MAX_WIDTH} are supported. "
-            "Download the file again."
-        )
+        raise _unexpected(f"An archive has {columns} feature columns, but at most {_MAX_WIDTH} are supported")
     x = from_pattern(indptr, indices, columns=columns)
     if "x_data" in arrays:
         x.data[:] = arrays["x_data"]
@@ -243,9 +229,7 @@ def _labels_and_edges(arrays: Arrays) -> Fields:
 
 def _ints(array: npt.NDArray[Any]) -> Ints:
     if array.dtype.kind not in "iu":
-        raise GraphError(
-            "An archive contains other values where integers are expected. Download the file again."
-        )
+        raise _unexpected("An archive contains other values where integers are expected")
     return array
 
 
@@ -282,52 +266,50 @@ def _vocabulary(path: Path, columns: int | None = None) -> Sparse:
 
 
 def _offsets(counts: Ints) -> Ints:
-    """Return where every row starts and the last one ends."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 # -- datasets to download ----
-_FACEBOOK100 = (
-    "https://raw.githubusercontent.com/sisaman/pyg-datasets/"
-    "9a92bf1e84f73b7b24dd745eb14f13e4d1979769/datasets/facebook100"
-)
-_SHA256 = {
-    "Berkeley13": "e8bcf00096b9cc18d95d1401ead634c0f5c4303511dc48b5e8056732387ce291",
-    "Reed98": "d12ec74dc8c6e237385975b976c3709555a83629a1260be693fb688e3446070e",
-    "Rutgers89": "40a138fda9324a24e2c14c409909d29f766383a50f370b525cd103da374b4760",
-    "Wisconsin87": "9e1bc77dd1486cf1b41a1aa38c80a41510c944085d8b8b84ac50f724f9c84e86",
+_PINNED = {  # where the files of a family are published, at a fixed commit
+    "facebook100": "sisaman/pyg-datasets/9a92bf1e84f73b7b24dd745eb14f13e4d1979769/datasets/facebook100",
+    "heterophilous": "yandex-research/heterophilous-graphs/a431395582e929d88271309716bea4fe24ce6318/data",
 }
-_HETEROPHILOUS = (
-    "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/"
-    "a431395582e929d88271309716bea4fe24ce6318/data"
-)
-_HETEROPHILOUS_SHA256 = {
-    "minesweeper": "e664c8dacf1e8ac466c2c09ed4b237bd2c5541f47a6eae9c6092cb87f16412b3",
-    "squirrel_filtered": "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
-    "tolokers": "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
+_SHA256 = {
+    "facebook100/Berkeley13": "e8bcf00096b9cc18d95d1401ead634c0f5c4303511dc48b5e8056732387ce291",
+    "facebook100/Reed98": "d12ec74dc8c6e237385975b976c3709555a83629a1260be693fb688e3446070e",
+    "facebook100/Rutgers89": "40a138fda9324a24e2c14c409909d29f766383a50f370b525cd103da374b4760",
+    "facebook100/Wisconsin87": "9e1bc77dd1486cf1b41a1aa38c80a41510c944085d8b8b84ac50f724f9c84e86",
+    "heterophilous/minesweeper": "e664c8dacf1e8ac466c2c09ed4b237bd2c5541f47a6eae9c6092cb87f16412b3",
+    "heterophilous/squirrel_filtered": "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
+    "heterophilous/tolokers": "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
 }
 _TIMEOUT = 60  # seconds without an answer
 
 
 def fetch_facebook100(root: Path, name: str) -> Fields:
     """Download the graph of one school to the local data folder, and read it."""
-    school = name.rpartition("/")[2]
-    if school not in _SHA256:
-        near = suggestion(school, _SHA256)
+    if name not in _SHA256:
+        school = Path(name).name
+        near = suggestion(school, [Path(known).name for known in _SHA256 if known.startswith("facebook100/")])
         raise GraphError(
             f"{name} was not found on this machine, and it cannot be downloaded because its checksum "
             f"is not known{near}. Put {school}.mat into a folder called facebook100, and pass the "
             "parent of this folder with --root."
         )
-    download(f"{_FACEBOOK100}/{school}.mat", root / f"{name}.mat", sha256=_SHA256[school])
+    _fetch(root, name, ".mat")
     return read_facebook100(root, name)
 
 
 def fetch_heterophilous(root: Path, name: str) -> Fields:
     """Download one graph to the local data folder, and read it."""
-    file = name.rpartition("/")[2]
-    download(f"{_HETEROPHILOUS}/{file}.npz", root / f"{name}.npz", sha256=_HETEROPHILOUS_SHA256[file])
+    _fetch(root, name, ".npz")
     return read_heterophilous(root, name)
+
+
+def _fetch(root: Path, name: str, suffix: str) -> None:
+    family, _, member = name.partition("/")
+    url = f"https://raw.githubusercontent.com/{_PINNED[family]}/{member}{suffix}"
+    download(url, root / f"{name}{suffix}", sha256=_SHA256[name])
 
 
 def download(url: str, path: Path, *, sha256: str) -> None:
@@ -374,13 +356,15 @@ def fetch_wikipedia(root: Path, name: str) -> Fields:
     """Fetch a Wikipedia graph, with 128 dense features; the traffic is cut into fifths as for local files."""
     topic = name.rpartition("/")[2]
     data = load_pyg("datasets").WikipediaNetwork(str(root / "wikipedia"), topic, geom_gcn_preprocess=False)[0]
-    fields = {key: value for key, value in fields_from_pyg(data).items() if not key.endswith("mask")}
-    return fields | {"y": fifths(data.y.double().numpy())}
+    return _without_split(fields_from_pyg(data)) | {"y": fifths(data.y.double().numpy())}
 
 
 def fetch_karate(root: Path, name: str) -> Fields:
     """Return the karate club that torch_geometric contains: the same edges, four other communities."""
-    fields = fields_from_pyg(load_pyg("datasets").KarateClub()[0])
+    return _without_split(fields_from_pyg(load_pyg("datasets").KarateClub()[0]))
+
+
+def _without_split(fields: Fields) -> Fields:
     return {key: value for key, value in fields.items() if not key.endswith("mask")}
 
 
@@ -389,9 +373,7 @@ def fetch_ppi(root: Path, name: str) -> Fields:
 
     A node has any of 121 labels: they are the label sets, and the first of them is the class.
     """
-    parts = {
-        part: _disjoint(load_pyg("datasets").PPI(str(root / name), part)) for part in ("train", "val", "test")
-    }
+    parts = {part: _disjoint(load_pyg("datasets").PPI(str(root / name), part)) for part in PARTS}
     whole = _disjoint(parts.values())
     sizes = [part.num_nodes for part in parts.values()]
     place = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
@@ -427,11 +409,7 @@ class SparsePattern:
 
 
 def read_matlab(path: Path) -> dict[str, Floats | SparsePattern]:
-    """Return the real matrices of a file and the offsets of its sparse ones, by name; skip all others.
-
-    Raises:
-        ValueError: File of another version, or element that does not match its header.
-    """
+    """Return the real matrices of a file and the offsets of its sparse ones, by name; skip all others."""
     content = path.read_bytes()
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None or int.from_bytes(content[124:126], "little" if order == "<" else "big") != 0x0100:
@@ -506,12 +484,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def read_npz(path: Path, names: Collection[str]) -> Arrays:
-    """Return those of the named arrays that an archive contains.
-
-    Raises:
-        ValueError: Array of objects, or that differs from its header in size, or unpacks to far more than the
-            file.
-    """
+    """Return those of the named arrays that an archive contains."""
     with zipfile.ZipFile(path) as archive:
         wanted = {name: f"{name}.npy" for name in names}
         members = {name: archive.getinfo(file) for name, file in wanted.items() if file in archive.namelist()}

@@ -44,17 +44,10 @@ from graphveil.data.conversion import (
     networkx_tables,
     reject_unlabeled,
 )
-from graphveil.data.tables.encoding import (
-    CONSTANT_FEATURE,
-    ERROR,
-    Categories,
-    Encoding,
-    Named,
-    names,
-)
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, CONSTANT_FEATURE, UNLABELED, Encoding, Task
+from graphveil.data.tables.feature_rules import ERROR, Categories, Named, names
 from graphveil.data.tables.files import FrameSource
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED, Task
 from graphveil.errors import GraphError
 
 if TYPE_CHECKING:
@@ -128,24 +121,22 @@ class Graph:
     targets: Tensor | None = None
 
     def __post_init__(self) -> None:
-        """Convert and check every field."""
-        object.__setattr__(self, "x", features.as_features(self.x))
-        object.__setattr__(self, "y", as_labels(self.y))
-        if self.targets is not None:
-            self._set_targets(as_targets(self.targets))
         names: Any = self.class_names
         if isinstance(names, str) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) != 1:
             raise GraphError("class_names must be a list with one name per class.")
-        if self.ids is not None and np.ndim(self.ids) != 1:
-            raise GraphError("ids must be a list with one id per node.")
-        object.__setattr__(self, "class_names", tuple(names))
-        object.__setattr__(self, "num_classes", plain(self.num_classes))
-        for name, mask in self.masks.items():
-            object.__setattr__(self, name, as_mask(mask))
-        for remarks in ("notes", "deviations"):
-            object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
+        self._set(
+            x=features.as_features(self.x),
+            y=as_labels(self.y),
+            class_names=tuple(names),
+            num_classes=plain(self.num_classes),
+            notes=tuple(dict.fromkeys(self.notes)),
+            deviations=tuple(dict.fromkeys(self.deviations)),
+            **{name: as_mask(mask) for name, mask in self.masks.items()},
+        )
+        if self.targets is not None:
+            self._set_targets(as_targets(self.targets))
         if self.label_sets is not None:
-            object.__setattr__(self, "label_sets", as_label_sets(self.label_sets, self.num_nodes))
+            self._set(label_sets=as_label_sets(self.label_sets, self.num_nodes))
         if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
             raise GraphError(
                 f"Features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
@@ -157,27 +148,14 @@ class Graph:
             )
         if self.public is not None:
             self.public.check_nodes(self.num_nodes)
+        if self.ids is not None and np.ndim(self.ids) != 1:
+            raise GraphError("ids must be a list with one id per node.")
         if self.ids is not None and len(self.ids) != self.num_nodes:
             raise GraphError(
                 f"{len(self.ids)} ids were given for {self.num_nodes} nodes. Pass one id per node, or no ids."
             )
         self._check_classes()
-        masks = list(self.masks.values())
-        if not masks:
-            return
-        if len(masks) < len(SPLITS):
-            raise GraphError(
-                "A split needs train_mask, val_mask and test_mask. Set all entries of an empty part to False."
-            )
-        for mask in masks:
-            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
-                raise GraphError(
-                    f"Split masks must be bool arrays of shape ({self.num_nodes},), with one entry per node."
-                )
-        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
-            raise GraphError(
-                "A node is in two parts of the split. The masks of train, val and test must not overlap."
-            )
+        self._check_split(list(self.masks.values()))
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
@@ -529,11 +507,10 @@ class Graph:
         if self.targets is not None:
             new = torch.full((count,), torch.nan, dtype=torch.float64) if y is None else as_targets(y)
             targets, y = torch.cat([self.targets, new]), new.isnan().long().neg()
-        labels = None if y is None else as_labels(y)
+        labels = torch.full((count,), UNLABELED) if y is None else as_labels(y)
         adjacency = grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
         if not count:
             return self  # no edge can have been added, so there is nothing to query
-        labels = torch.full((count,), UNLABELED) if labels is None else labels
         if len(labels) != count:
             raise GraphError(
                 f"{len(labels)} labels were given for {count} new nodes. Pass one label per node, or None "
@@ -598,21 +575,14 @@ class Graph:
         named = named_labels(y)
         if named is not None:
             y, fields["class_names"] = named
-            num_classes, fields["notes"] = (
-                len(fields["class_names"]),
-                (*fields.get("notes", ()), CLASSES_FROM_LABELS),
-            )
+            num_classes = len(fields["class_names"])
+            fields["notes"] = (*fields.get("notes", ()), CLASSES_FROM_LABELS)
         y = as_labels(y)
         if x is None:
             x, fields["encoding"] = torch.ones(len(y), 1), Encoding(rules=(CONSTANT_FEATURE,))
+        weights: dict[str, Any] = {"weight": weight, "max_weight": max_weight}
         adjacency = Adjacency.from_edges(
-            source,
-            target,
-            num_nodes=len(y),
-            directed=directed,
-            edge_set=edge_set,
-            weight=weight,
-            max_weight=max_weight,
+            source, target, num_nodes=len(y), directed=directed, edge_set=edge_set, **weights
         )
         if num_classes is None:
             num_classes = int(y.max()) + 1
@@ -734,21 +704,10 @@ class Graph:
         """
         dropped = names(columns.get("drop", ()), "drop")
         nodes, edges = networkx_tables(graph, weight, dropped)
-        columns["drop"] = [name for name in dropped if name in nodes]
-        return cls.from_frames(
-            nodes,
-            edges,
-            id=NODE,
-            source=SOURCE,
-            target=TARGET,
-            directed=graph.is_directed(),
-            label=label,
-            split=split,
-            weight=None if weight is None else WEIGHT,
-            max_weight=max_weight,
-            name=name,
-            **columns,
-        )
+        columns |= {"drop": [name for name in dropped if name in nodes], "label": label, "split": split}
+        columns |= {"weight": None if weight is None else WEIGHT, "max_weight": max_weight, "name": name}
+        columns |= {"id": NODE, "source": SOURCE, "target": TARGET, "directed": graph.is_directed()}
+        return cls.from_frames(nodes, edges, **columns)
 
     @classmethod
     def from_pyg(
@@ -817,6 +776,28 @@ class Graph:
         data: Data = load_pyg("data").Data(x=x, y=y, **edges, **self.masks, **notes)
         return data
 
+    def _set(self, **fields: Any) -> None:
+        """Set fields while the graph is built."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _check_split(self, masks: list[Tensor]) -> None:
+        if not masks:
+            return
+        if len(masks) < len(SPLITS):
+            raise GraphError(
+                "A split needs train_mask, val_mask and test_mask. Set all entries of an empty part to False."
+            )
+        for mask in masks:
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+                raise GraphError(
+                    f"Split masks must be bool arrays of shape ({self.num_nodes},), with one entry per node."
+                )
+        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
+            raise GraphError(
+                "A node is in two parts of the split. The masks of train, val and test must not overlap."
+            )
+
     def _set_targets(self, targets: Tensor) -> None:
         """Store the targets of a regression graph; a node without a label has no target."""
         if len(targets) != self.num_nodes:
@@ -824,10 +805,8 @@ class Graph:
                 f"{len(targets)} targets were given for {self.num_nodes} nodes. Pass one target per node."
             )
         missing = targets.isnan() | (self.y == UNLABELED)
-        object.__setattr__(self, "targets", targets.masked_fill(missing, torch.nan))
-        object.__setattr__(self, "y", missing.long().neg())
-        object.__setattr__(self, "num_classes", 1)
-        object.__setattr__(self, "class_names", ())
+        targets = targets.masked_fill(missing, torch.nan)
+        self._set(targets=targets, y=missing.long().neg(), num_classes=1, class_names=())
 
     def _check_classes(self) -> None:
         if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):

@@ -14,10 +14,8 @@ from scipy import sparse
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import MAX_NODES, EdgeSet
 from graphveil.data.graph import Graph
-from graphveil.data.tables import files
-from graphveil.data.tables.edges import KnownIds, References, match_ids
-from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column
-from graphveil.data.tables.ids import id_array, id_types, keys
+from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column, is_csv
+from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
 from graphveil.errors import GraphError
 
 Unknown = Literal["error", "drop"]
@@ -322,12 +320,7 @@ def _check_sizes(count: int) -> None:
 
 
 def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
-    """Return a sparse or dense matrix as bool rows of lists.
-
-    Raises:
-        GraphError: If it is no finite matrix of numbers, or has other entries than 0 and 1 and there is no
-            ``min_rating``.
-    """
+    """Return a sparse or dense matrix as bool rows of lists."""
     lowest = _lowest(min_rating)
     try:
         found: Any = matrix if sparse.issparse(matrix) else np.asarray(matrix)
@@ -361,11 +354,7 @@ def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int
 
 
 def as_column(name: str, values: object) -> Column:
-    """Return a column of ids as Arrow has it.
-
-    Raises:
-        GraphError: If it is no column.
-    """
+    """Return a column of ids as Arrow has it."""
     import pyarrow as pa
 
     sparse_tensor = isinstance(values, torch.Tensor) and values.layout != torch.strided
@@ -391,11 +380,7 @@ def _occurring(users: Column) -> Column:
 
 
 def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -> KnownIds:
-    """Return public ids, each listed once.
-
-    Raises:
-        GraphError: If they are no ids, or one repeats.
-    """
+    """Return public ids, each listed once."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -414,15 +399,9 @@ def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -
 
 
 def known_ids(path: Path, name: str, csv_format: CsvFormat = COMMAS) -> KnownIds:
-    """Return the public ids in a column of a file.
-
-    Raises:
-        GraphError: If the file cannot be read, the column is missing, or its ids are unusable.
-    """
-    files.check_columns(path, [name], csv_format)
-    table = files.read(path, [name], id_types(path, [name]), csv_format=csv_format)
-    title, code = f"column {name!r} of {path.name}", f"table[{name!r}]"
-    return _known_ids(title, column(table, name), code, written=files.is_csv(path))
+    """Return the public ids in a column of a file."""
+    values = column(read_ids(path, [name], csv_format=csv_format), name)
+    return _known_ids(f"column {name!r} of {path.name}", values, f"table[{name!r}]", written=is_csv(path))
 
 
 def _ids(name: str, values: object) -> npt.NDArray[Any]:
@@ -431,11 +410,7 @@ def _ids(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def _lowest(min_rating: object) -> float | None:
-    """Return the lowest rating of an item on a list.
-
-    Raises:
-        ConfigError: If it is no finite number.
-    """
+    """Return the lowest rating of an item on a list."""
     min_rating = checks.plain(min_rating)
     if min_rating is not None:
         checks.within(-_LARGEST, _LARGEST, min_rating=min_rating)  # type: ignore[arg-type]  # what it checks
@@ -443,11 +418,7 @@ def _lowest(min_rating: object) -> float | None:
 
 
 def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.NDArray[np.bool_] | None:
-    """Return the rows with a rating of at least ``min_rating``; None for a table without ratings.
-
-    Raises:
-        GraphError: If only one of both is given, ratings are no numbers, or no row is left.
-    """
+    """Return the rows with a rating of at least ``min_rating``; None for a table without ratings."""
     lowest = _lowest(min_rating)
     if ratings is None and lowest is None:
         return None
@@ -473,11 +444,7 @@ def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.N
 
 
 def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
-    """Return the ratings of a relation of torch_geometric, None if it has none.
-
-    Raises:
-        GraphError: If it has some and there is no ``min_rating``: a dislike would count as a like.
-    """
+    """Return the ratings of a relation of torch_geometric, None if it has none."""
     name = next((one for one in _RATINGS if getattr(relation, one, None) is not None), None)
     if name is None:
         return None
@@ -500,9 +467,6 @@ def _some_left(liked: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_]) -> No
 
 def positions(ids: npt.NDArray[Any], values: object, name: str) -> npt.NDArray[np.int64]:
     """Return the index of each value among the ids of a catalog.
-
-    Raises:
-        GraphError: If one is unknown.
 
     >>> positions(np.array(["b", "a"]), ["a", "b"], "items").tolist()
     [1, 0]

@@ -33,7 +33,7 @@ from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import tables
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
-from graphveil.data.stored_graph import (
+from graphveil.data.graph_files import (
     IDS,
     MANIFEST,
     OFFSETS,
@@ -44,8 +44,9 @@ from graphveil.data.stored_graph import (
     read_manifest,
     write_arrays,
 )
-from graphveil.data.tables.encoding import DROP, ERROR, Categories, Named
-from graphveil.data.tables.files import FileSource, FrameSource
+from graphveil.data.tables.feature_rules import DROP, ERROR, Categories, Named
+from graphveil.data.tables.files import CSV, PARQUET, CsvFormat, FileSource, FrameSource
+from graphveil.data.tables.ids import has_blanks
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError
 
@@ -119,11 +120,6 @@ def prepare(
     Returns:
         The folder and its sizes. The number of edges is private.
 
-    Raises:
-        ConfigError: DuckDB that is not installed, or an argument out of range.
-        GraphError: File or column that is missing or unusable, edge to an unknown id, full disk, folder
-            with another graph or in use, or table that changed meanwhile.
-
     Privacy:
         Reads: the edges and records, exactly. Charges: nothing. The folder is as private as the tables.
 
@@ -147,35 +143,24 @@ def prepare(
         reject_unlabeled()
     files, folder = found_files(edges), Path(out)
     options = replace(TableOptions.from_keywords(locals()), unknown_ids=ERROR)
-    roles, choices = options.roles, options.choices
+    csv_format = options.csv_format
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(
                 f"{given} lies in the output folder {folder}, which is overwritten. Choose another output "
                 "folder."
             )
-    described_by = (Path(nodes), *files), (roles, choices, directed, unknown_ids, classes)
+    described_by = (Path(nodes), *files), (options.roles, options.choices, directed, unknown_ids, classes)
     inputs = describe_inputs(*described_by)  # before a table is read
     # The table of nodes is validated as by ``read_graph``, next to an empty table of edges.
     no_edges = FrameSource.from_frame({source: np.empty(0, np.int64), target: np.empty(0, np.int64)}, "edges")
-    node_table = FileSource(Path(nodes), choices.csv_format)
-    found = inspect_tables(node_table, no_edges, options)
+    found = inspect_tables(FileSource(Path(nodes), csv_format), no_edges, options)
     found.raise_problems()
     assert found.ids is not None
     manifest = read_unfinished_manifest(folder, inputs)
     if manifest is None or not manifest.complete:
-        known = EdgeTables(
-            files=files,
-            source=source,
-            target=target,
-            ids=found.ids,
-            directed=directed,
-            drop_unknown=unknown_ids == DROP,
-            memory=memory,
-            threads=torch.get_num_threads(),
-            scratch=folder / SCRATCH,
-            csv_format=choices.csv_format,
-        )
+        unread, scratch = unknown_ids == DROP, folder / SCRATCH
+        known = EdgeTables(files, (source, target), found.ids, directed, unread, memory, scratch, csv_format)
         with lock_folder(folder):
             manifest = read_unfinished_manifest(folder, inputs)  # another process may have written one
             if manifest is None:
@@ -188,14 +173,10 @@ def prepare(
                         "separately."
                     )
                 manifest = create_manifest(folder, graph, inputs, block_rows, released.pop())
-            shutil.rmtree(known.scratch, ignore_errors=True)  # of a call that was killed
+            shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
             manifest = write_blocks(folder, manifest, known.sorted_from)
-            shutil.rmtree(known.scratch, ignore_errors=True)
-            if (
-                not manifest.edges
-                and known.drop_unknown
-                and any(tables.has_rows(file, choices.csv_format) for file in files)
-            ):
+            shutil.rmtree(scratch, ignore_errors=True)
+            if not manifest.edges and unread and any(tables.has_rows(file, csv_format) for file in files):
                 shutil.rmtree(folder, ignore_errors=True)
                 raise GraphError(
                     "No edge has both ends in the table of nodes, so the graph would have no edges. Write "
@@ -212,9 +193,6 @@ def describe_inputs(files: Sequence[Path], options: Sequence[object]) -> str:
     """Return the current identity of the tables of a graph, by name, size and times, and the options.
 
     The time of the last change of a file cannot be set back, unlike the time of its last modification.
-
-    Raises:
-        GraphError: File that cannot be read.
     """
     try:
         stats = [(path, path.stat()) for path in files]
@@ -231,9 +209,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Create a private folder and lock it until the process ends.
 
     After an error a new folder without a finished block is removed.
-
-    Raises:
-        GraphError: Folder that cannot be created, or that another process is writing.
     """
     new = not folder.exists()
     try:
@@ -257,11 +232,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
-    """Return the manifest of an unfinished folder, None for a new one.
-
-    Raises:
-        GraphError: Folder with another graph, or with other files.
-    """
+    """Return the manifest of an unfinished folder, None for a new one."""
     manifest = read_manifest(folder)
     if manifest is not None:
         if manifest.inputs != inputs and not manifest.blocks:
@@ -302,11 +273,7 @@ def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, re
 
 
 def complete_manifest(folder: Path, manifest: Manifest, inputs: str) -> Manifest:
-    """Mark the graph as complete if the tables did not change during preparation.
-
-    Raises:
-        GraphError: Table that has changed since.
-    """
+    """Mark the graph as complete if the tables did not change during preparation."""
     if inputs != manifest.inputs:
         raise GraphError(
             f"A table changed while {folder} was prepared, so the folder cannot be used. Remove the "
@@ -323,17 +290,7 @@ def complete_manifest(folder: Path, manifest: Manifest, inputs: str) -> Manifest
 
 
 def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
-    """Append the blocks that a manifest lacks, and return it with all of them.
-
-    Args:
-        folder: Output folder.
-        manifest: Finished blocks.
-        edges: Function that yields sorted batches of edges from a row on.
-
-    Raises:
-        GraphError: The disk is full, or a finished block is missing. After a full disk, repeat the same call
-            to resume after the last finished block.
-    """
+    """Append the blocks that a manifest lacks, and return it with all of them."""
     with (
         full_disk_named(folder),
         (folder / SOURCES).open("ab") as sources,
@@ -346,18 +303,14 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
         for keys in _by_block(edges(manifest.rows), manifest):
             start, stop = manifest.rows, min(manifest.nodes, manifest.rows + manifest.block_rows)
             counts = np.bincount((keys >> SHIFT) - start, minlength=stop - start)
-            parts = (
-                (keys & ((1 << SHIFT) - 1)).astype("<i4"),
-                (manifest.edges + np.cumsum(counts)).astype("<i8"),
-            )
-            for file, part in zip((sources, ends), parts, strict=True):
+            tail = (keys & ((1 << SHIFT) - 1)).astype("<i4")
+            rows = (manifest.edges + np.cumsum(counts)).astype("<i8")
+            for file, part in ((sources, tail), (ends, rows)):
                 file.write(part.tobytes())
                 file.flush()
                 os.fsync(file.fileno())
-            sums = [keyed_sum(manifest.key, part) for part in parts]
-            block = ManifestBlock(
-                stop=stop, edges=manifest.edges + len(keys), sources=sums[0], offsets=sums[1]
-            )
+            sums = {"sources": keyed_sum(manifest.key, tail), "offsets": keyed_sum(manifest.key, rows)}
+            block = ManifestBlock(stop=stop, edges=manifest.edges + len(keys), **sums)
             # Written after the bytes of the block are on the disk: a block that it names is complete.
             manifest = manifest.model_copy(update={"blocks": [*manifest.blocks, block]})
             manifest.write(folder)
@@ -365,11 +318,7 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
 
 
 def _cut(file: BinaryIO, path: Path, size: int) -> None:
-    """Cut off bytes of an unfinished block.
-
-    Raises:
-        GraphError: File that is shorter than its finished blocks.
-    """
+    """Cut off bytes of an unfinished block."""
     if path.stat().st_size < size:
         raise damaged_file_error(path)
     file.truncate(size)
@@ -378,24 +327,18 @@ def _cut(file: BinaryIO, path: Path, size: int) -> None:
 def _by_block(batches: Iterator[Keys], manifest: Manifest) -> Iterator[Keys]:
     """Yield the edges of each missing block, without repeats."""
     waiting: list[Keys] = []
-    last = np.int64(-1)
-    stops = range(
-        manifest.rows + manifest.block_rows, manifest.nodes + manifest.block_rows, manifest.block_rows
-    )
-    ends = iter(stops)
-    end = next(ends, None)
+    last, end = np.int64(-1), manifest.rows + manifest.block_rows
     for batch in batches:
         keys = batch[np.diff(batch, prepend=last) != 0]
         last = batch[-1] if len(batch) else last
-        while end is not None and len(keys) and keys[-1] >> SHIFT >= end:
+        while len(keys) and keys[-1] >> SHIFT >= end:
             cut = int(np.searchsorted(keys, np.int64(end) << SHIFT))
             yield np.concatenate([*waiting, keys[:cut]])
-            waiting, keys = [], keys[cut:]
-            end = next(ends, None)
+            waiting, keys, end = [], keys[cut:], end + manifest.block_rows
         waiting.append(keys)
-    while end is not None:
+    while end < manifest.nodes + manifest.block_rows:
         yield np.concatenate([*waiting, np.empty(0, dtype=np.int64)])
-        waiting, end = [], next(ends, None)
+        waiting, end = [], end + manifest.block_rows
 
 
 @contextmanager
@@ -406,7 +349,11 @@ def full_disk_named(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise full_disk(folder) from None
+        raise GraphError(
+            f"{folder} has too little free disk space. A prepared graph needs 4 bytes per stored "
+            "edge, and sorting temporarily needs about 30 more. Free some space, and run the same "
+            "command again to continue."
+        ) from None
 
 
 # -- sorted edges ----
@@ -419,23 +366,16 @@ class EdgeTables:
     """Files of one kind, with the columns that hold the two ends, and the nodes' ids in node order."""
 
     files: tuple[Path, ...]
-    source: str
-    target: str
+    columns: tuple[str, str]
     ids: tables.Column
     directed: bool
     drop_unknown: bool
     memory: str
-    threads: int
     scratch: Path
-    csv_format: tables.files.CsvFormat = tables.files.COMMAS
+    csv_format: CsvFormat
 
     def sorted_from(self, row: int) -> Iterator[Keys]:
-        """Yield the edges into rows from ``row`` on, ascending, with repeats and without self-loops.
-
-        Raises:
-            ConfigError: DuckDB that is not installed.
-            GraphError: File or column that cannot be used, unknown id, or full disk.
-        """
+        """Yield the edges into rows from ``row`` on, ascending, with repeats and without self-loops."""
         try:
             import duckdb
         except ImportError:
@@ -444,7 +384,7 @@ class EdgeTables:
                 "'graphveil[disk]'"
             ) from None
         settings: dict[str, Any] = {
-            "threads": self.threads,
+            "threads": torch.get_num_threads(),
             "memory_limit": self.memory,
             "temp_directory": name_in_utf8(self.scratch),
             "preserve_insertion_order": False,
@@ -455,9 +395,9 @@ class EdgeTables:
                 for batch in reader:
                     keys = batch.column(0)
                     if keys.null_count:
+                        source, target = self.columns
                         raise GraphError(
-                            f"Columns {self.source!r} and {self.target!r} of the edges have ids that are "
-                            "missing from "
+                            f"Columns {source!r} and {target!r} of the edges have ids that are missing from "
                             "the table of nodes, or empty ids. Add these nodes, or drop such edges with "
                             "unknown_ids='drop' (--unknown-ids drop)."
                         )
@@ -466,7 +406,7 @@ class EdgeTables:
             words = str(error).lower()
             full = "no space left", "file too large"  # the system's words for a disk, and for a limit
             if any(one in words for one in full) or ("disk" in words and "full" in words):
-                raise full_disk(self.scratch.parent) from None
+                raise OSError(errno.ENOSPC, "no space to sort") from None  # which `write_blocks` reports
             raise GraphError(
                 f"The tables of edges cannot be read or sorted ({type(error).__name__}). Check the files "
                 "and their columns, or allow more memory, for example --memory 8GB."
@@ -481,16 +421,14 @@ class EdgeTables:
         # Consecutive integers need no join. The check of both ends is needed, too: differences of 64 bits
         # wrap around.
         if len(ids) and int(ids[-1]) - int(ids[0]) == len(ids) - 1 and bool((np.diff(ids) == 1).all()):
-            first, last = int(ids[0]), int(ids[-1])
+            first, last, join = int(ids[0]), int(ids[-1]), ""
             places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in _ENDS]
-            pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends})"
         else:
             place = pa.array(np.arange(len(self.ids), dtype=np.int64))
             session.register("nodes", pa.table({"id": self.ids, "place": place}))
-            pairs = (
-                f"SELECT a.place AS s, b.place AS t FROM ({ends}) LEFT JOIN nodes a ON a.id = {_ENDS[0]} "
-                f"LEFT JOIN nodes b ON b.id = {_ENDS[1]}"
-            )
+            join = f" LEFT JOIN nodes a ON a.id = {_ENDS[0]} LEFT JOIN nodes b ON b.id = {_ENDS[1]}"
+            places = ["a.place", "b.place"]
+        pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends}){join}"
         if not self.directed:
             pairs = (
                 "SELECT CASE WHEN back THEN t ELSE s END AS s, CASE WHEN back THEN s ELSE t END AS t "
@@ -504,7 +442,7 @@ class EdgeTables:
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         """Return the query of the two ends in one file, by its own columns and their types."""
-        ends = [self.source, self.target]
+        ends = list(self.columns)
         names = tables.column_names(file, ends, self.csv_format)
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
         table = f"read_parquet({path}, hive_partitioning = false)"
@@ -527,7 +465,7 @@ class EdgeTables:
         types = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
         named = ", ".join(
             f"{self._id(name, column, types[column], written=written)} AS {end}"
-            for name, column, end in zip((self.source, self.target), ends, _ENDS, strict=True)
+            for name, column, end in zip(self.columns, ends, _ENDS, strict=True)
         )
         return f"SELECT {named} FROM {table}"
 
@@ -553,17 +491,13 @@ class EdgeTables:
                 "the two columns."
             )
         if not whole:
-            return f"trim({column}, {_SPACES})" if written and not tables.ids.has_blanks(self.ids) else column
+            return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
         number = f"trim({column}, {_SPACES})"
         return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
 
 
 def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
-    """Return the files that paths and patterns name, sorted, all of one kind.
-
-    Raises:
-        GraphError: Pattern without a match, or files of different or unsupported kinds.
-    """
+    """Return the files that paths and patterns name, sorted, all of one kind."""
     found: set[Path] = set()
     for given in patterns:
         path, here = Path(given), list[Path]()
@@ -585,27 +519,18 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     kinds = {_kind(path) for path in found}
     if len(kinds) != 1 or None in kinds:
         raise GraphError(
-            f"All edge tables must have the same format: Parquet ({', '.join(tables.files.PARQUET)}) or CSV "
-            f"({', '.join(tables.files.CSV)}). "
+            f"All edge tables must have the same format: Parquet ({', '.join(PARQUET)}) or CSV "
+            f"({', '.join(CSV)}). "
             "The format is determined by the suffix."
         )
     return tuple(sorted(found))
 
 
 def _kind(path: Path) -> str | None:
-    if path.name.endswith(tables.files.PARQUET):
+    if path.name.endswith(PARQUET):
         return "parquet"
-    return "csv" if path.name.endswith(tables.files.CSV) else None
+    return "csv" if path.name.endswith(CSV) else None
 
 
 def _quoted(text: str, mark: str) -> str:
     return mark + text.replace(mark, 2 * mark) + mark
-
-
-def full_disk(folder: Path) -> GraphError:
-    """Return the error for a full disk."""
-    return GraphError(
-        f"{folder} has too little free disk space. A prepared graph needs 4 bytes per stored "
-        "edge, and sorting temporarily needs about 30 more. Free some space, and run the same "
-        "command again to continue."
-    )

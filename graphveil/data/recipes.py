@@ -1,4 +1,4 @@
-"""Random and hash-based splits, and the preprocessing and splits of published papers."""
+"""Splits of nodes, scaling of features and public edges: how published papers prepare graphs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
+from torch import Tensor
 
 from graphveil._util import checks
+from graphveil.core.edges.adjacency import Adjacency
+from graphveil.core.edges.node_pairs import NodePairIndex
+from graphveil.core.features import Features, to_dense
 from graphveil.core.noise.random import PublicStreams
-from graphveil.data.columns import unit_interval
 from graphveil.data.graph import Graph, check_kind
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS, SHARES, UNLABELED, part_bounds
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, SHARES, UNLABELED, part_bounds
 from graphveil.errors import ConfigError, GraphError
 
 # -- generated splits ----
@@ -24,12 +29,7 @@ _RECORD_UNITS = ("node-record", "node-bounded-degree", "local-attributes")
 
 
 def split(
-    graph: Graph,
-    train: float = 0.75,
-    val: float = 0.10,
-    *,
-    unit: str | None = None,
-    seed: int | None = 0,
+    graph: Graph, train: float = 0.75, val: float = 0.10, *, unit: str | None = None, seed: int | None = 0
 ) -> Graph:
     """Return the graph with a random or hash-based split into train, val and test.
 
@@ -76,9 +76,6 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
     Returns:
         The graph with the split, and with the same edge set.
 
-    Raises:
-        ConfigError: Shares that exceed 1.
-
     Privacy:
         Reads: the set of labeled nodes, not the labels. Charges: nothing. The split is public.
 
@@ -109,9 +106,6 @@ def hash_split(graph: Graph, *, train: float, val: float, seed: int | None) -> G
 
     Returns:
         The graph with the split, and with the same edge set.
-
-    Raises:
-        ConfigError: Shares that exceed 1.
 
     Privacy:
         Reads: public node ids. Charges: nothing. The split is public.
@@ -204,7 +198,6 @@ class DatasetRecipe:
     """One paper's preparation and split.
 
     Args:
-        name: Name in ``RECIPES``.
         shares: Shares of train and val among the nodes that are split, the rest being test; None for the
             split of the data.
         class_filters: Class filters by dataset (``facebook100/Reed98``) or family (``facebook100``).
@@ -235,9 +228,6 @@ class DatasetRecipe:
         Features are not scaled, since their range depends on single records. The split hashes ids, since
         missing labels are protected. The class filter still reads labels, which a guarantee then notes.
 
-        Returns:
-            The recipe with ``by_id``.
-
         >>> RECIPES["lpgnn"].on_clients().unit_features
         False
         """
@@ -256,12 +246,6 @@ class DatasetRecipe:
         Args:
             graph: Graph to prepare. Its name selects the class filter.
             paper: Whether to apply the steps that read protected data, too (``paper_deviations``).
-
-        Returns:
-            The prepared graph, with the same edge set.
-
-        Raises:
-            GraphError: Fewer than two classes after the class filter.
 
         Privacy:
             Reads: labels for a class filter, the range of features if they are scaled, and edges in paper
@@ -292,13 +276,6 @@ class DatasetRecipe:
             by_id: Whether to split all nodes by a hash of their ids without reading labels, as units that
                 protect node records require (``on_clients`` does so). Otherwise the labeled nodes are split
                 at random, in exact shares.
-
-        Returns:
-            The graph with the split, without the edges that the recipe drops.
-
-        Raises:
-            GraphError: Missing split of the data that the recipe needs, earlier split that removed edges, or
-                ``by_id`` for a recipe that scales features.
 
         Privacy:
             Reads: the set of labeled nodes; with ``by_id`` only ids. Charges: nothing. The split is public.
@@ -364,3 +341,122 @@ RECIPES: Mapping[str, DatasetRecipe] = MappingProxyType(
         )
     }
 )
+
+
+# -- ranges of features ----
+
+
+def columns_beyond(x: Features, limit: float) -> list[int]:
+    """Return the columns in which the absolute value of some entry exceeds a limit.
+
+    >>> columns_beyond(torch.tensor([[1.0, -3.0], [2.0, 0.0]]), 2.0)
+    [1]
+    """
+    values = x if isinstance(x, Tensor) else torch.from_numpy(x.data)
+    if not values.numel() or max(map(abs, torch.aminmax(values))) <= limit:
+        return []
+    low, high = _column_range(x)
+    return np.flatnonzero((low < -limit) | (high > limit)).tolist()
+
+
+def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
+    """Return the features with every column shifted and scaled to [0, 1]; constant columns become 0.
+
+    Args:
+        x: Features (N, d).
+        drop_constant: Whether to leave out constant columns. The number of columns then depends on the data.
+
+    >>> unit_interval(torch.tensor([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]]))
+    tensor([[0.0000, 0.0000],
+            [1.0000, 0.0000],
+            [0.5000, 0.0000]])
+    """
+    low, high = _column_range(x)
+    width = high - low
+    scale = np.divide(1, width, out=np.zeros_like(width), where=width > 0)
+    if isinstance(x, Tensor) or low.any():  # a shift would fill the zeros of a sparse matrix
+        scaled: Features = (to_dense(x) - torch.from_numpy(low)) * torch.from_numpy(scale)
+    else:
+        scaled = sparse.csr_array((x.data * scale[x.indices], x.indices, x.indptr), shape=x.shape)
+    if not drop_constant:
+        return scaled
+    keep = width > 0
+    if isinstance(scaled, Tensor):
+        return scaled[:, torch.from_numpy(keep)]
+    return scaled[:, np.flatnonzero(keep)]
+
+
+def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the minimum and maximum of every column, including zeros that are not stored."""
+    if isinstance(x, Tensor):
+        return x.amin(dim=0).numpy(), x.amax(dim=0).numpy()
+    columns: Any = x.tocsc()
+    return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
+
+
+# -- public edges of experiments ----
+
+
+def sample_public_edges(graph: Graph | Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
+    """Sample the public edges: each edge is independently private with the same probability.
+
+    For experiments only: it reads the edges without privacy, and the result is treated as public.
+
+    Args:
+        graph: Undirected graph, or its edges.
+        private_fraction: rho, in [0, 1].
+        seed: Seed of the draw.
+
+    Privacy:
+        Reads: the edges, exactly. Charges: nothing. There is no guarantee for the edges in the result, which
+        is treated as public.
+
+    >>> ring = Adjacency.from_edges(range(6), [1, 2, 3, 4, 5, 0], num_nodes=6, directed=False)
+    >>> sample_public_edges(ring, 0.5, seed=2).num_nodes
+    6
+    """
+    checks.within(0, 1, private_fraction=private_fraction)
+    adjacency = graph.adjacency if isinstance(graph, Graph) else graph
+    source, target = _pairs(adjacency)
+    private = PublicStreams(seed).numpy("private edges").random(len(source)) < private_fraction
+    return _undirected(source[~private], target[~private], adjacency.num_nodes)
+
+
+def public_edges_outside(graph: Graph | Adjacency, members: Tensor) -> Adjacency:
+    """Return the edges that are not between two members; those between members are private.
+
+    For experiments only: it reads the edges without privacy. Members may have private edges.
+
+    Privacy:
+        Reads: the edges, exactly. Charges: nothing. There is no guarantee for the edges in the result, which
+        is treated as public.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> public_edges_outside(path, torch.tensor([True, True, False])).edge_index()
+    tensor([[2, 1],
+            [1, 2]])
+    """
+    adjacency = graph.adjacency if isinstance(graph, Graph) else graph
+    if members.dtype != torch.bool or members.shape != (adjacency.num_nodes,):
+        raise GraphError(
+            f"members must be a bool array of shape ({adjacency.num_nodes},), one entry per node"
+        )
+    source, target = _pairs(adjacency)
+    inside = members.numpy()[source] & members.numpy()[target]
+    return _undirected(source[~inside], target[~inside], adjacency.num_nodes)
+
+
+def _pairs(adjacency: Adjacency) -> tuple[np.typing.NDArray[np.int64], np.typing.NDArray[np.int64]]:
+    """Return each undirected edge once, in the order of node pairs."""
+    if adjacency.directed:
+        raise GraphError(
+            "A graph with public and private edges must be undirected. Build it with directed=False."
+        )
+    source, target = (part.numpy() for part in adjacency.edge_index())
+    once = source < target
+    order = np.argsort(NodePairIndex(adjacency.num_nodes, directed=False).number(source[once], target[once]))
+    return source[once][order], target[once][order]
+
+
+def _undirected(source: object, target: object, num_nodes: int) -> Adjacency:
+    return Adjacency.from_edges(np.asarray(source), np.asarray(target), num_nodes=num_nodes, directed=False)

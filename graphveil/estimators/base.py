@@ -34,8 +34,7 @@ from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit, Unit, parse_u
 from graphveil.data import Graph
 from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.data.graph import NO_FOLDS
-from graphveil.data.tables.encoding import Encoding
-from graphveil.data.tables.labels import REGRESSION, UNLABELED, Task
+from graphveil.data.tables.encoding import REGRESSION, UNLABELED, Encoding, Task
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
-from graphveil.data.tables.labels import REGRESSION, Task
+from graphveil.data.tables.encoding import REGRESSION, Task
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.training.record_plan import CheckpointSelection

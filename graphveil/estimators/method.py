@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._util.display import Facts, facts_text, html_table
-from graphveil._util.memory import check_room
+from graphveil._util.process import check_room
 from graphveil.core.events import Composed
 from graphveil.core.features import ProtectedRows, rows
 from graphveil.core.guarantee import EdgeUse

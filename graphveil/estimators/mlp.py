@@ -24,7 +24,7 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors

@@ -20,9 +20,9 @@ from graphveil.core.unit import (
     Unit,
 )
 from graphveil.data import Graph
-from graphveil.data.columns import columns_beyond
 from graphveil.data.graph import check_kind
-from graphveil.data.tables.labels import (
+from graphveil.data.recipes import columns_beyond
+from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     TASKS,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._util.kmeans import k_means, nearest_center
+from graphveil._util.clustering import k_means, nearest_center
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]

@@ -23,7 +23,7 @@ from graphveil.core.unit import LocalAttributes
 from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
-from graphveil.data.tables.labels import empty_part_message
+from graphveil.data.tables.encoding import empty_part_message
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.choice import ChosenModel
 from graphveil.estimators.inference import (

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.louvain import Integers, Matrix, louvain
+from graphveil._util.clustering import Integers, Matrix, louvain
 from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.local.noisy_labels import (

@@ -22,7 +22,7 @@ from graphveil.core.features import Features, rows, to_dense
 from graphveil.core.ledger import Entry, ledger_of
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.data.columns import unit_interval
+from graphveil.data.recipes import unit_interval
 from graphveil.estimators.method import State
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from graphveil._util.checks import checked
-from graphveil._util.ldp_statements import ldp_statement
+from graphveil._util.figures import ldp_statement
 from graphveil.errors import ConfigError
 
 REAL_VALUED = "real-valued sampler"

@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil._util.louvain import Matrix
+from graphveil._util.clustering import Matrix
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.data import Graph
 from graphveil.errors import ConfigError

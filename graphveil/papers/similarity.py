@@ -17,7 +17,7 @@ from scipy.sparse.linalg import svds
 
 from graphveil._util import checks
 from graphveil._util.checks import parse_arguments, parse_name, suggestion
-from graphveil._util.louvain import Matrix
+from graphveil._util.clustering import Matrix
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.unit import LocalAttributes

@@ -11,13 +11,24 @@
 from importlib import import_module
 
 from graphveil._util import checks
-from graphveil.data.public_edges import public_edges_outside, sample_public_edges
-from graphveil.perturb.arr import ARR, arr
-from graphveil.perturb.edge_rand import EdgeRand, edge_rand
-from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
-from graphveil.perturb.lap_graph import LapGraph, lap_graph
-from graphveil.perturb.mechanism import GraphMechanism, parse_mechanism, release_graph
-from graphveil.perturb.perturbed_graph import PerturbedGraph, guarantee_of, load
+from graphveil.data.recipes import public_edges_outside as public_edges_outside
+from graphveil.data.recipes import sample_public_edges as sample_public_edges
+from graphveil.perturb.edge_rr import EdgeRR as EdgeRR
+from graphveil.perturb.edge_rr import PrivHRG as PrivHRG
+from graphveil.perturb.edge_rr import edge_rr as edge_rr
+from graphveil.perturb.edge_rr import priv_hrg as priv_hrg
+from graphveil.perturb.mechanism import ARR as ARR
+from graphveil.perturb.mechanism import EdgeRand as EdgeRand
+from graphveil.perturb.mechanism import GraphMechanism as GraphMechanism
+from graphveil.perturb.mechanism import LapGraph as LapGraph
+from graphveil.perturb.mechanism import arr as arr
+from graphveil.perturb.mechanism import edge_rand as edge_rand
+from graphveil.perturb.mechanism import lap_graph as lap_graph
+from graphveil.perturb.mechanism import parse_mechanism as parse_mechanism
+from graphveil.perturb.mechanism import release_graph as release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph as PerturbedGraph
+from graphveil.perturb.perturbed_graph import guarantee_of as guarantee_of
+from graphveil.perturb.perturbed_graph import load as load
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {
     one.name: one for one in (EdgeRand, LapGraph, ARR, PrivHRG, EdgeRR)
@@ -37,27 +48,3 @@ def mechanism_class(name: str) -> type[GraphMechanism]:
         return found[published]
     checks.one_of(tuple(MECHANISMS), mechanism=name)
     return MECHANISMS[name]
-
-
-__all__ = [
-    "ARR",
-    "MECHANISMS",
-    "EdgeRR",
-    "EdgeRand",
-    "GraphMechanism",
-    "LapGraph",
-    "PerturbedGraph",
-    "PrivHRG",
-    "arr",
-    "edge_rand",
-    "edge_rr",
-    "guarantee_of",
-    "lap_graph",
-    "load",
-    "mechanism_class",
-    "parse_mechanism",
-    "priv_hrg",
-    "public_edges_outside",
-    "release_graph",
-    "sample_public_edges",
-]

@@ -7,8 +7,15 @@ derives each sentence and its limits. Importing ``graphveil.privacy`` installs t
 
 import math
 
-from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
-from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text, ldp_statement
+from graphveil._util.figures import (
+    RAW_DATA_HELD,
+    counted,
+    exact_sum_text,
+    format_delta,
+    format_upper_bound,
+    ldp_statement,
+    percent_up,
+)
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import ApproximateDP, PureDP, budgets_of, cases_of, ldp_reports_of
 from graphveil.core.guarantee import Guarantee

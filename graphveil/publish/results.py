@@ -11,7 +11,7 @@ from typing import Any
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
 from graphveil.core.unit import LocalAttributes, NoUnit
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import NOT_COVERED, invalid_mark
 from graphveil.publish.queries import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import LINKS, LinkFolder, find_link_folder
 from graphveil.publish.charts import MIN_RATE, PlotLine, inline_svg, line_chart

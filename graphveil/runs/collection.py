@@ -194,13 +194,12 @@ def _text(ids: "Column") -> "Column":
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     """Return ids and features of a table of nodes."""
     from graphveil.data import tables
-    from graphveil.data.tables.files import check_columns, feature_columns
+    from graphveil.data.tables.files import feature_columns
     from graphveil.data.tables.ids import distinct_ids
 
     needs = "public features are what labels are learned from"
     columns = feature_columns(path, [id], None, needs=needs)
-    check_columns(path, [id, *columns])
-    table = tables.read(path, [id, *columns], tables.id_types(path, [id]))
+    table = tables.read_ids(path, [id], columns)
     return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)
 
 
@@ -220,10 +219,8 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     """Return the ids at both ends of each edge, by column."""
     from graphveil.data import tables
-    from graphveil.data.tables.files import check_columns
 
-    check_columns(path, [source, target])
-    table = tables.read(path, [source, target], tables.id_types(path, [source, target]))
+    table = tables.read_ids(path, [source, target])
     if table.num_rows == 0:
         raise GraphError(
             f"{path.name} has no rows, so there are no edges to train on. Give at least one row."

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
-from graphveil.data.tables.labels import empty_part_message
+from graphveil.data.tables.encoding import empty_part_message
 from graphveil.errors import GraphError
 from graphveil.runs.parameters import method_class
 from graphveil.runs.source import PublicFlags, Source

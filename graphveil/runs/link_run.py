@@ -16,7 +16,7 @@ from graphveil.core.unit import DirectedEdge, NodeRecord, parse_unit
 from graphveil.data import Graph, Interactions, tables
 from graphveil.data.graph_files import read_ids
 from graphveil.data.interactions import RATING_NAMES, known_ids
-from graphveil.data.tables.edges import References
+from graphveil.data.tables.ids import References
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import FitPreview
 from graphveil.links import LINKS, RECOMMENDER, find_link_folder, link_model_class
@@ -167,9 +167,7 @@ def read_interactions(
     assert source.id is not None and source.source is not None
     path, how = source.edges, source.csv_format
     ends = [source.source, source.target]
-    wanted = ends if rating is None else [*ends, rating]
-    tables.column_names(path, wanted, how)
-    lists = tables.read(path, wanted, tables.id_types(path, ends), csv_format=how)
+    lists = tables.read_ids(path, ends, [] if rating is None else [rating], csv_format=how)
     known = (known_ids(source.nodes, source.id, how), known_ids(items, source.target, how))
     references = (
         References(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil._util import checks
-from graphveil.data.tables.encoding import check_spelling
+from graphveil.data.tables.feature_rules import check_spelling
 from graphveil.errors import ConfigError
 from graphveil.estimators import register
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from annotated_types import Interval
 
 from graphveil._util import checks
+from graphveil.data.tables.encoding import REGRESSION, TASKS
 from graphveil.data.tables.inspect_tables import CHOICES, TableFiles, TableInspection
-from graphveil.data.tables.labels import REGRESSION, TASKS
 from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Source(TableFiles):
     def fixed_split(self) -> bool:
         """Whether the files have a split column."""
         if self.folder is not None:
-            from graphveil.data.stored_graph import has_split
+            from graphveil.data.graph_files import has_split
 
             return has_split(self.folder)
         return self.split is not None

@@ -30,7 +30,7 @@ from graphveil.core.ledger import Entry, PrivacyLedger, attach_ledger, charge, l
 from graphveil.core.unit import NoUnit
 from graphveil.data import Graph, Interactions
 from graphveil.data.fingerprint import fingerprint_parts
-from graphveil.data.stored_graph import SerializedGraph
+from graphveil.data.graph_files import SerializedGraph
 from graphveil.errors import (
     BudgetError,
     ConfigError,

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphveil._util import checks
 from graphveil.core.unit import DirectedEdge, NoUnit, UndirectedEdge
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.links import LINKS, RECOMMENDER
 from graphveil.runs.experiment import Experiment

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphveil._util.memory import check_room
+from graphveil._util.process import check_room
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.serve.access import Keys, Limits, ReleaseBudget
 from graphveil.serve.runs import ServedPairs, ServedRun, read_runs

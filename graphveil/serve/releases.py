@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAd
 
 from graphveil._util.files import load_checked, save_checked
 from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
-from graphveil.data.tables.encoding import ColumnRule, encode
-from graphveil.data.tables.labels import text
+from graphveil.data.tables.encoding import ColumnRule, encode, text
 from graphveil.errors import (
     ArtifactError,
     BudgetError,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.display import html_table
-from graphveil.data.tables.labels import UNLABELED
+from graphveil.data.tables.encoding import UNLABELED
 from graphveil.errors import ConfigError
 
 RANKING_METRICS = ("roc_auc", "average_precision")  # not defined for one class

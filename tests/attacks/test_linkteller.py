@@ -1,6 +1,6 @@
 """LinkTeller: influences by hand and against derivatives, sampling of pairs, and models of each kind."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from graphveil.attacks import (
     network_predict,
     serve_model,
 )
-from graphveil.attacks.influence import NUDGES, features_of
+from graphveil.attacks.influence import Nudge, features_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 
@@ -75,7 +75,7 @@ def test_zero_rows_have_influence_only_by_adding() -> None:
     empty = ~x[NODES].any(axis=1)
     predict = network_predict(NETWORK, TINY.adjacency)
     for given in (x, sparse.csr_array(x)):
-        scaled, added, either = (influences(predict, given, NODES, nudge=nudge) for nudge in NUDGES)
+        scaled, added, either = (influences(predict, given, NODES, nudge=nudge) for nudge in get_args(Nudge))
         assert not scaled[empty].any() and added[3].any()
         assert np.array_equal(either[empty], added[empty])
         assert np.array_equal(either[~empty], scaled[~empty])

@@ -1,5 +1,7 @@
 """Malicious clients: their choice, their LDP reports, and the accuracy of the server."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ import torch
 import graphveil as gv
 from graphveil.attacks import attack_collection
 from graphveil.attacks.poisoning import (
-    POISONING_STRATEGIES,
     PoisonedCollection,
+    PoisoningStrategy,
     drop_reports,
     malicious_clients,
     poison_reports,
@@ -41,7 +43,7 @@ def test_malicious_clients_are_random_or_hubs() -> None:
     assert degrees[hubs].min() >= degrees[np.setdiff1d(np.arange(300), hubs)].max()
 
 
-@pytest.mark.parametrize("strategy", POISONING_STRATEGIES)
+@pytest.mark.parametrize("strategy", get_args(PoisoningStrategy))
 def test_only_malicious_clients_change_and_only_their_strategy(strategy: str) -> None:
     found = poison_reports(SENT, TINY, LAW, CLIENTS, strategy, np.random.default_rng(0))
     rows, own = found.features.dense().numpy(), SENT.features.dense().numpy()

@@ -12,15 +12,14 @@ from graphveil.attacks.reconstruction import (
     MEAN,
     NAIVE,
     SHUFFLED,
-    image_encoder,
     in_unit_range,
     random_map,
     ridge,
     similarity,
-    up_convolution,
 )
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import FeatureRR, MultiBit
+from graphveil.papers.as_published.image_networks import image_encoder, up_convolution
 
 RNG = np.random.default_rng(0)
 HIDDEN = RNG.normal(size=(700, 3))

@@ -203,4 +203,4 @@ def test_several_values_and_switches_may_be_repeated(invoke: Invoke) -> None:
 
 def test_default_folders_are_in_the_users_home(tmp_path: Path) -> None:
     with environment(GRAPHVEIL_DATA=None, XDG_CACHE_HOME=None, HOME=str(tmp_path)):
-        assert datasets.dataset_folders(None) == [tmp_path / ".cache" / "graphveil"]
+        assert datasets.dataset_folder(None) == tmp_path / ".cache" / "graphveil"

@@ -23,7 +23,7 @@ from command import (
 )
 
 from graphveil._util.figures import format_upper_bound
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS
 from graphveil.training.metrics import METRICS
 
 EDGES = "--unit undirected-edge"

@@ -30,7 +30,7 @@ from graphveil.cluster.backend import (
 from graphveil.cluster.sealing import SecretBox, seal_to, seal_value
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import SOURCES, EdgeBlock, block_of
-from graphveil.data.stored_graph import StoredEdges, read_manifest
+from graphveil.data.graph_files import StoredEdges, read_manifest
 from graphveil.errors import ConfigError
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra 'ray')")

@@ -1733,7 +1733,7 @@ BUGS = [
         name="edges_are_counted_for_nothing",
         edits=[
             (
-                "graphveil.perturb.arr:ARR.queries",
+                "graphveil.perturb.mechanism:ARR.queries",
                 "EdgeResponseQuery(self.epsilon - first)",
                 "EdgeResponseQuery(self.epsilon)",
             )
@@ -2931,7 +2931,7 @@ BUGS = [
         name="a_folder_that_has_changed_is_believed",
         edits=[
             (
-                "graphveil.data.stored_graph:",
+                "graphveil.data.graph_files:",
                 "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
                 "pass",
             )
@@ -4727,8 +4727,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.data.tables.inspect_tables:_inspect_nodes",
-                "types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}",
-                "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
+                "types = dict.fromkeys(written, AS_WRITTEN) if given.written else {}",
+                "types = dict.fromkeys(written[:0], AS_WRITTEN) if given.written else {}",
             ),
         ],
         test="tests/tables/test_ids.py::test_ids_of_a_csv_keep_their_spelling[e.csv-zeros]",
@@ -4737,7 +4737,7 @@ BUGS = [
         name="words_for_a_missing_label_are_classes",
         edits=[
             (
-                "graphveil.data.tables.labels:class_codes",
+                "graphveil.data.tables.encoding:class_codes",
                 "files.without_words(_labels(files.column(table, name), name), words)",
                 "files.without_words(_labels(files.column(table, name), name), words[:0])",
             ),
@@ -4760,12 +4760,12 @@ BUGS = [
         name="edges_of_ids_written_otherwise_are_to_be_dropped",
         edits=[
             (
-                "graphveil.data.tables.edges:id_difference_hint",
+                "graphveil.data.tables.ids:id_difference_hint",
                 "    for name, step in steps:",
                 "    for name, step in steps[:0]:",
             ),
             (
-                "graphveil.data.tables.edges:id_difference_hint",
+                "graphveil.data.tables.ids:id_difference_hint",
                 'return f"{_BLANKS}, {_CASE}" if',
                 'return "" if',
             ),
@@ -4776,7 +4776,7 @@ BUGS = [
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
         edits=[
             (
-                "graphveil.data.tables.edges:_matched",
+                "graphveil.data.tables.ids:_matched",
                 "if unknown == ERROR or (len(kept) and not kept.any()):",
                 "if unknown == ERROR:",
             ),
@@ -5561,7 +5561,7 @@ BUGS = [
         name="the_share_of_arr_follows_the_whole_budget",
         edits=[
             (
-                "graphveil.perturb.arr:ARR.keep_probability",
+                "graphveil.perturb.mechanism:ARR.keep_probability",
                 "(1 - self.density_fraction) * self.epsilon",
                 "self.epsilon",
             ),
@@ -5572,7 +5572,7 @@ BUGS = [
         name="the_number_of_edges_of_lapgraph_costs_extra",
         edits=[
             (
-                "graphveil.perturb.lap_graph:LapGraph.queries",
+                "graphveil.perturb.mechanism:LapGraph.queries",
                 "TopNodePairsQuery(self.epsilon - first)",
                 "TopNodePairsQuery(self.epsilon)",
             ),
@@ -6283,7 +6283,7 @@ BUGS = [
         name="an_error_of_a_table_of_items_quotes_a_private_id",
         edits=[
             (
-                "graphveil.data.tables.edges:_problem",
+                "graphveil.data.tables.ids:_problem",
                 'lacking = f"{end.title} holds ids that',
                 'lacking = f"{end.title} holds {strangers.to_pylist()}, which are ids that',
             )

@@ -20,7 +20,7 @@ from graphveil.core.features import to_dense
 from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS
 from graphveil.errors import GraphError, TableError, UnitError
 from graphveil.estimators.private_hops import private_hops
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from graphveil.core.features import to_dense
 from graphveil.data import Graph, read_graph
-from graphveil.data.tables.labels import CLASSES_FROM_LABELS
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS
 from graphveil.errors import GraphError
 
 SECRET = "Zanzibar-4711"  # an id, label or feature that no message may contain

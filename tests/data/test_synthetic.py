@@ -6,7 +6,7 @@ import torch
 
 from graphveil.core.features import to_dense
 from graphveil.data import Graph, dataset_info, load_dataset, synthetic
-from graphveil.data.synthetic_graphs import PRESETS
+from graphveil.data.datasets import PRESETS
 from graphveil.errors import ConfigError
 
 # Median degree and homophily; all other numbers are exact.

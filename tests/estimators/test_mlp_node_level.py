@@ -104,7 +104,7 @@ def test_the_memory_check_reads_no_label(private_metrics: bool) -> None:
     y[members(graph, "train")[::2]] = -1
     for one in (graph, graph.replace(y=y)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphveil._util.memory.free", lambda: 60_000)
+            patch.setattr("graphveil._util.process.free", lambda: 60_000)
             with pytest.raises(GraphError, match="copies of") as caught:
                 fitted(one, private_metrics=private_metrics)
         errors.append(str(caught.value))

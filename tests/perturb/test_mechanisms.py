@@ -15,7 +15,7 @@ from graphveil.core.queries.graph_queries import DiscreteLaplace, EdgeTotalData,
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 from graphveil.data import Graph
-from graphveil.data.public_edges import public_edges_outside, sample_public_edges
+from graphveil.data.recipes import public_edges_outside, sample_public_edges
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain

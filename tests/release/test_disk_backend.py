@@ -15,8 +15,8 @@ from graphveil.core.ledger import MemoryLedger, ledger_of
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.release import Release
 from graphveil.data import Graph, open_graph
+from graphveil.data.graph_files import OFFSETS
 from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
-from graphveil.data.stored_graph import OFFSETS
 from graphveil.errors import ConfigError, GraphError
 from release.test_memory_backend import NODES, QUERIES, THREE, answer_of
 
@@ -125,7 +125,7 @@ def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"backend='dask' is not one of {', '.join(BACKENDS)}"):
         backend_for("dask", found)
     assert set(BACKENDS) == {"memory", "disk", "ray"}, (
-        "a new backend in graphveil/_util/backend_names.py needs a test like those of "
+        "a new backend in graphveil/core/backends.py needs a test like those of "
         "tests/release/test_disk_backend.py, and its name here"
     )
     assert {name: type(backend_for(name, found)) for name in ("memory", "disk")} == {

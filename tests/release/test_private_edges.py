@@ -24,7 +24,7 @@ READERS = {  # by part and file
     "papers/as_published/subgraph_sums.py": "no valid guarantee",
     "propagation/linear.py": "public edges",
     "attacks/pairs.py": "in the clear, internal",
-    "attacks/products.py": "in the clear, internal",
+    "attacks/linkteller.py": "in the clear, internal",
     "audit/canaries.py": "made graphs, or the owner's own: internal",
     "audit/fidelity/structure.py": "in the clear, internal",
     "papers/as_published/measures.py": "in the clear, published data",

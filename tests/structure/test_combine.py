@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphveil._util.louvain import Matrix
+from graphveil._util.clustering import Matrix
 from graphveil.papers.simgat import averaging, union
 from graphveil.papers.similarity import PublicEdges
 from tests.structure.conftest import public, random_edges

@@ -9,7 +9,7 @@ import torch
 
 import graphveil as gv
 from graphveil.data.conversion import load_pyg
-from graphveil.data.tables.edges import end_of_another_kind
+from graphveil.data.tables.ids import end_of_another_kind
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 N = 40

@@ -15,7 +15,8 @@ import pytest
 from graphveil.core.features import to_dense
 from graphveil.data import Graph, read_graph
 from graphveil.data.tables import NULL_VALUES
-from graphveil.data.tables.encoding import Category, Encoding, EncodingOptions
+from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.feature_rules import Category, EncodingOptions
 from graphveil.data.tables.files import FrameSource
 from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, GraphveilError, TableError

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from graphveil._util.checks import checked
-from graphveil._util.ldp_statements import exact_sum
+from graphveil._util.figures import exact_sum
 from graphveil.core.accounting import gaussian, loss
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.events import (

@@ -3,7 +3,6 @@
 Nothing here imports torch, so that a table is validated within a second.
 """
 
-from graphveil.data.tables.edges import reject_weights as reject_weights
 from graphveil.data.tables.encoding import matrix as matrix
 from graphveil.data.tables.files import NULL_VALUES as NULL_VALUES
 from graphveil.data.tables.files import RELEASED as RELEASED
@@ -17,10 +16,11 @@ from graphveil.data.tables.files import has_rows as has_rows
 from graphveil.data.tables.files import is_csv as is_csv
 from graphveil.data.tables.files import read as read
 from graphveil.data.tables.files import released as released
+from graphveil.data.tables.files import too_long as too_long
 from graphveil.data.tables.files import with_record as with_record
 from graphveil.data.tables.files import without_formulas as without_formulas
 from graphveil.data.tables.files import write as write
 from graphveil.data.tables.ids import id_array as id_array
-from graphveil.data.tables.ids import id_types as id_types
 from graphveil.data.tables.ids import keys as keys
-from graphveil.data.tables.ids import too_long as too_long
+from graphveil.data.tables.ids import read_ids as read_ids
+from graphveil.data.tables.ids import reject_weights as reject_weights

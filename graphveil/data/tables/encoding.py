@@ -1,294 +1,21 @@
-"""Options for feature columns, and the frozen rule by which each column becomes features."""
+"""Columns as features, by a frozen rule for each, and as labels, each value by itself; parts of a split."""
 
 from __future__ import annotations
 
 import hashlib
-import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, TypeAlias, get_args
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._util import checks
-from graphveil._util.memory import check_room
+from graphveil._util.process import check_room
 from graphveil.data.tables import files
-from graphveil.data.tables.files import COMMAS, DELIMITERS, NULL_VALUES, Column, CsvFormat, Table
-from graphveil.data.tables.labels import text
-from graphveil.errors import ArtifactError, ConfigError, GraphError
-
-ERROR, INDICATOR, MEDIAN, CONSTANT = "error", "indicator", "median", "constant="
-DROP, ADD = "drop", "add"
-UNKNOWN_IDS = (ERROR, DROP, ADD)
-MAX_PLACES = 1 << 16
-
-Named: TypeAlias = str | Sequence[str]
-Categories: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[str] | int | None]
-
-
-_QUOTES = "'\"`\u2018\u2019\u201c\u201d"
-
-
-def check_spelling(argument: str, value: str, form: str) -> None:
-    """Reject a value with a quote or backslash left over from a shell command.
-
-    Raises:
-        ConfigError: A value that begins with a quote or ends with a backslash.
-
-    >>> check_spelling("classes", "it's", "a,b")
-    >>> check_spelling("classes", "'yes", "yes,no")
-    Traceback (most recent call last):
-    graphveil.errors.ConfigError: classes: "'yes" has a quote or backslash ...
-    """
-    bare = value.strip()
-    if bare and (bare[0] in _QUOTES or bare.endswith("\\")):
-        raise ConfigError(
-            f"{argument}: {value!r} has a quote or backslash that would be part of the value. "
-            f"Write {form}; in a shell, quote the whole argument."
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Category:
-    """A column of categories: listed values, hash buckets, or the values that occur in the table.
-
-    >>> Category.parse("plan=free|pro"), str(Category.parse("country=hash:32"))
-    (Category(name='plan', values=('free', 'pro'), places=None), 'country=hash:32')
-    """
-
-    name: str
-    values: tuple[str, ...] | None = None
-    places: int | None = None
-
-    def __post_init__(self) -> None:
-        """Validate the list of values, or the number of hash buckets."""
-        if self.values is not None:
-            for value in (self.name, *self.values):
-                check_spelling("categories", value, f"{self.name}=a|b|c")
-            object.__setattr__(self, "values", tuple(text(value.strip()) for value in self.values))
-        if self.values is not None and (not all(self.values) or len(set(self.values)) < len(self.values)):
-            raise ConfigError(
-                f"categories: the list of {self.name!r} has an empty value or names a value twice; write "
-                f"{self.name}=a|b|c"
-            )
-        if self.places is not None:
-            checks.within(2, MAX_PLACES, places=self.places)
-
-    @classmethod
-    def parse(cls, text: str) -> Category:
-        """Read ``name``, ``name=a|b|c`` or ``name=hash:N``."""
-        name, equals, rest = text.partition("=")
-        kind, colon, number = rest.partition(":")
-        if not name or (equals and not rest):
-            raise ConfigError(
-                f"categories {text!r} cannot be read. Write column, column=a|b|c or column=hash:32."
-            )
-        if colon and kind == "hash":
-            if not number.isascii() or not number.isdigit():
-                raise ConfigError(
-                    f"categories {text!r} needs a number of hash buckets. Write {name}=hash:32."
-                )
-            return cls(name=name, places=int(number))
-        return cls(name=name, values=tuple(rest.split("|")) if equals else None)
-
-    def __str__(self) -> str:
-        """Return the text that ``parse`` reads."""
-        if self.places is not None:
-            return f"{self.name}=hash:{self.places}"
-        return self.name if self.values is None else f"{self.name}={'|'.join(self.values)}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodingOptions:
-    """Options for feature columns and for edges to unknown nodes.
-
-    Args:
-        features: Feature columns; None for all that have no other role.
-        drop: Columns that are not features.
-        categories: Columns to one-hot encode.
-        missing: ``"error"``, ``"indicator"`` (0 and a column that marks it), ``"constant=V"`` or
-            ``"median"`` (read from the table, so for edge-level privacy units only).
-        unknown_ids: ``"error"``, ``"drop"`` such edges, or ``"add"`` their nodes.
-        null_values: Words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
-            is always missing.
-        delimiter, decimal: Column separator and decimal separator of both tables, if they are CSV files;
-            None for a comma and a point.
-    """
-
-    features: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    categories: tuple[Category, ...] = ()
-    missing: str = ERROR
-    unknown_ids: str = ERROR
-    null_values: tuple[str, ...] | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-
-    def __post_init__(self) -> None:
-        """Validate the options, and raise an error for columns that are named twice."""
-        if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
-        if self.decimal is not None:
-            checks.one_of((".", ","), decimal=self.decimal)
-        for name in ("missing", "unknown_ids"):
-            if not isinstance(getattr(self, name), str):
-                kind = type(getattr(self, name)).__name__
-                raise ConfigError(f"{name}= must be a word such as 'error', not a {kind}")
-        if not self.missing.startswith(CONSTANT):
-            checks.one_of((ERROR, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
-        _ = self.constant
-        checks.one_of(UNKNOWN_IDS, unknown_ids=self.unknown_ids)
-        for what, names in (
-            ("features", self.features or ()),
-            ("drop", self.drop),
-            ("categories", [category.name for category in self.categories]),
-        ):
-            if len(set(names)) < len(names):
-                raise ConfigError(f"{what} names a column twice. Name each column once.")
-        both = [name for name in self.drop if name in {*(self.features or ()), *self._encoded}]
-        if both:
-            raise ConfigError(
-                f"column {both[0]!r} is listed both in the features and in the columns to drop. Remove it "
-                "from one list."
-            )
-
-    @classmethod
-    def from_arguments(
-        cls,
-        features: Named | None = None,
-        drop: Named = (),
-        categories: Categories = (),
-        missing: str = ERROR,
-        unknown_ids: str = ERROR,
-        null_values: Named | None = None,
-        delimiter: str | None = None,
-        decimal: str | None = None,
-    ) -> EncodingOptions:
-        """Return choices from names, comma lists, or a mapping of categories.
-
-        >>> EncodingOptions.from_arguments(drop="a,b", categories={"plan": ["free", "pro"],
-        ...     "country": 32}).flags()
-        ['--drop', 'a,b', '--categories', 'plan=free|pro,country=hash:32']
-        """
-        return cls(
-            features=None if features is None else names(features, "features"),
-            drop=names(drop, "drop"),
-            categories=tuple(_category(name, how) for name, how in categories.items())
-            if isinstance(categories, Mapping)
-            else tuple(map(Category.parse, names(categories, "categories"))),
-            missing=missing,
-            unknown_ids=unknown_ids,
-            null_values=None if null_values is None else names(null_values, "null_values"),
-            delimiter=delimiter,
-            decimal=decimal,
-        )
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Words for a missing label or feature."""
-        return NULL_VALUES if self.null_values is None else self.null_values
-
-    @property
-    def csv_format(self) -> CsvFormat:
-        """How CSV files are read."""
-        return CsvFormat(self.delimiter or COMMAS.delimiter, self.decimal or COMMAS.decimal)
-
-    @property
-    def constant(self) -> float | None:
-        """Replacement of a missing number, if one was given."""
-        if not self.missing.startswith(CONSTANT):
-            return None
-        try:
-            value = float(self.missing.removeprefix(CONSTANT))
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise ConfigError(
-                f"missing={self.missing!r} needs a finite number, for example missing='constant=0'."
-            )
-        return value
-
-    @property
-    def _encoded(self) -> dict[str, Category]:
-        return {category.name: category for category in self.categories}
-
-    def category(self, name: str) -> Category | None:
-        """Return how a column is encoded, if it is one of categories."""
-        return self._encoded.get(name)
-
-    def _chosen(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as text and lists of text."""
-        found = dict[str, Any]()
-        for part in fields(self):
-            value = getattr(self, part.name)
-            plain = list(map(str, value)) if isinstance(value, tuple) else value
-            if plain != part.default and (plain or part.name == "null_values"):
-                found[part.name] = plain
-        return found
-
-    def flags(self) -> list[str]:
-        """Return the equivalent command-line flags."""
-        words = self._chosen()
-        if self.delimiter is not None:
-            words["delimiter"] = DELIMITERS.get(self.delimiter, self.delimiter)
-        texts = {name: value if isinstance(value, str) else ",".join(value) for name, value in words.items()}
-        return [word for name, text in texts.items() for word in (f"--{name.replace('_', '-')}", text)]
-
-    def keywords(self) -> str:
-        """Return the equivalent keywords of ``read_graph``.
-
-        >>> EncodingOptions.from_arguments(drop="a", missing="indicator").keywords()
-        "drop=['a'], missing='indicator'"
-        """
-        words = {name: value or [""] for name, value in self._chosen().items()}
-        return ", ".join(f"{name}={value!r}" for name, value in words.items())
-
-
-def _delimiter(given: object) -> str:
-    """Return the one character of a delimiter, which flags may call ``tab``.
-
-    >>> _delimiter("tab"), _delimiter(";")
-    ('\\t', ';')
-    """
-    text = {"tab": "\t", "\\t": "\t"}.get(given, given) if isinstance(given, str) else given
-    plain = isinstance(text, str) and len(text) == 1 and text.isascii()
-    if not isinstance(text, str) or not plain or text.isalnum() or text in "\"'\r\n.+-":
-        raise ConfigError(
-            f"delimiter={given!r} (--delimiter) is not a column separator. Use one character such as "
-            "';' or '|', or 'tab'."
-        )
-    return text
-
-
-def names(given: Named, what: str = "columns") -> tuple[str, ...]:
-    """Return names from a list of them, or from a text with commas."""
-    if isinstance(given, str):
-        found = tuple(name for part in given.split(",") if (name := part.strip()))
-        if not found and given.strip():
-            raise ConfigError(
-                f"{what}={given!r} (--{what.replace('_', '-')}) is a list of empty items. Write a,b,c, or "
-                "leave it out."
-            )
-        return found
-    zero_dimensional = getattr(given, "ndim", None) == 0
-    listed = tuple(given) if isinstance(given, Iterable) and not zero_dimensional else (None,)
-    if not all(isinstance(name, str) for name in listed):
-        raise ConfigError(
-            f"{what} must be a list of text, or text separated by commas, not a {type(given).__name__}."
-        )
-    return tuple(map(str, listed))
-
-
-def _category(name: str, how: Sequence[str] | int | None) -> Category:
-    if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
-        raise ConfigError(
-            f"categories[{name!r}] must be a list of values, a number of hash buckets, or None."
-        )
-    if how is None or isinstance(how, int):
-        return Category(name=name, places=how)
-    return Category(name=name, values=tuple(map(str, how)))
-
+from graphveil.data.tables.files import NULL_VALUES, Column, Table, too_long
+from graphveil.errors import ArtifactError, GraphError
 
 Kind = Literal["number", "list", "bool", "date", "duration", "category", "constant"]
 Matrix = npt.NDArray[np.float32]
@@ -309,10 +36,6 @@ class ColumnRule:
     a column of the table: it is 1 for every node, if no column is a feature.
 
     Args:
-        name: Name of the column.
-        kind: Type of its values.
-        width: Length of its lists.
-        values: Values of a category.
         places: Number of hash buckets of a category, instead of values.
         fill: Replacement of a missing value, one number per column; with None a missing value is an error.
         indicator: Whether an additional column marks missing values.
@@ -356,11 +79,7 @@ class ColumnRule:
         return how if self.fill is None else f"{how}, missing ones {self.fill[0]:g}"
 
     def write(self, column: Column, out: Matrix) -> None:
-        """Write a column's features into a matrix (rows, ``columns``).
-
-        Raises:
-            GraphError: Value that is missing without a replacement, not finite, or of another type.
-        """
+        """Write a column's features into a matrix (rows, ``columns``)."""
         import pyarrow as pa
 
         missing = missing_in(column)
@@ -371,9 +90,7 @@ class ColumnRule:
             out[known, found[known]] = 1
             return
         if missing.any() and self.fill is None:
-            nulls = column.null_count
-            words = "has missing values; fill them, or drop the column or the rows" if nulls else _NAN_WORDS
-            raise GraphError(f"column {self.name!r} {words}")
+            raise GraphError(missing_words(column, self.name))
         numbers = as_numbers(column.filter(pa.array(~missing)) if missing.any() else column, self.name)
         if numbers.shape[1] != self.width:
             raise GraphError(
@@ -407,6 +124,7 @@ class ColumnRule:
         return looked_up
 
 
+_STORED = ("rules", "null_values", "delimiter", "decimal")  # of an encoding, to read another table alike
 CONSTANT_FEATURE = ColumnRule(name="(constant)", kind="constant", fill=(1.0,))
 NO_FEATURES = (
     "No feature columns: every node gets one constant feature, 1. Accuracy then comes from the edges only, "
@@ -419,14 +137,11 @@ class Encoding:
     """Encoding of a table of nodes as features, column by column.
 
     Args:
-        rules: One rule for each feature column.
         ignored_nodes: Columns of the nodes that have no role.
         ignored_edges: Columns of the edges that are not read.
-        unknown_ids: Treatment of edges to unknown nodes.
         nodes_from_edges: Whether nodes were added because an edge names them, which makes their number depend
             on the edges.
         null_values: Words for a missing value, None for the default ones.
-        delimiter, decimal: CSV options, None for a comma and a point.
         like_ids: Feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
@@ -477,33 +192,20 @@ class Encoding:
 
     def as_plain(self) -> dict[str, Any]:
         """Return the encoding rules as plain values, for use on another table (``from_plain``)."""
+        plain = asdict(self)
         words = None if self.null_values is None else list(self.null_values)
-        rules = [asdict(rule) for rule in self.rules]
-        read = {"null_values": words, "delimiter": self.delimiter, "decimal": self.decimal}
-        return {"format": "graphveil-columns", "rules": rules, **read}
+        stored = {name: plain[name] for name in _STORED}
+        return {"format": "graphveil-columns", **stored, "rules": list(plain["rules"]), "null_values": words}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read the output of ``as_plain``.
+        """Read the output of ``as_plain``."""
+        from pydantic import TypeAdapter
 
-        Raises:
-            ArtifactError: Values of another form.
-        """
         try:
-            words = plain.get("null_values")
-            rules: list[dict[str, Any]] = [
-                {name: tuple(value) if isinstance(value, list) else value for name, value in rule.items()}
-                for rule in plain["rules"]
-            ]
-            if any(rule["kind"] not in get_args(Kind) for rule in rules):
-                raise ValueError("unknown kind of column")
-            return cls(
-                rules=tuple(ColumnRule(**rule) for rule in rules),
-                null_values=None if words is None else tuple(map(str, words)),
-                delimiter=plain.get("delimiter"),
-                decimal=plain.get("decimal"),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
+            stored = {name: plain[name] for name in _STORED if name in plain}
+            return TypeAdapter(cls).validate_python(stored)
+        except (TypeError, ValueError):
             raise ArtifactError(
                 "The column rules stored with the run are damaged. Name the columns with options."
             ) from None
@@ -548,7 +250,7 @@ def matrix(table: Table, names: Sequence[str]) -> Matrix:
                 "numbers (one 0/1 column per category)."
             )
         if column.null_count:
-            raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+            raise GraphError(missing_words(column, name))
         parts.append(finite(as_numbers(column, name), name))
     return np.concatenate(parts, axis=1)
 
@@ -578,6 +280,13 @@ def missing_in(column: Column) -> npt.NDArray[np.bool_]:
     kind = column.type
     empty = pc.is_null(column, nan_is_null=pa.types.is_floating(kind))
     return np.asarray(empty.to_numpy(zero_copy_only=False))
+
+
+def missing_words(column: Column, name: str) -> str:
+    """Return that values are missing, or are NaN, which frames write for it."""
+    nulls = column.null_count
+    how = "has missing values; fill them, or drop the column or the rows" if nulls else _NAN_WORDS
+    return f"column {name!r} {how}"
 
 
 def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
@@ -636,5 +345,203 @@ def _lists(column: Column, name: str) -> npt.NDArray[Any]:
         raise GraphError(f"column {name!r} contains only lists without numbers. Drop it (--drop).")
     flat = column.flatten()
     if flat.null_count:
-        raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+        raise GraphError(missing_words(flat, name))
     return as_numbers(flat, name).reshape(len(column), -1)
+
+
+# -- labels ----
+
+UNLABELED = -1
+CLASSES_FROM_LABELS = (
+    "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
+    "that a node has its label, which classes named beforehand would not"
+)
+
+SEVERAL_LABELS = (
+    "For several labels per node, keep one class per node as y and pass a 0/1 matrix as label_sets=, for "
+    "example y=labels.argmax(1), label_sets=labels."
+)
+Task = Literal["classification", "regression"]
+TASKS: tuple[Task, ...] = get_args(Task)
+REGRESSION: Task = "regression"
+_MAX_WHOLE, _MAX_FRACTIONS = 100, 20  # distinct numbers of a label column that may be classes
+
+_WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
+
+
+def class_codes(
+    table: Table, name: str | None, classes: Sequence[str] | None, null_values: Sequence[str] = NULL_VALUES
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the class of every node, -1 if it has none, and the class names.
+
+    Labels outside ``classes``, if these are given, are like missing ones. Text among ``null_values`` is a
+    missing label, unless ``classes`` names it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    listed = tuple(dict.fromkeys(map(str, () if classes is None else classes)))
+    if name is None:
+        return np.full(table.num_rows, UNLABELED), listed
+    words = [word for word in null_values if word not in listed]
+    column = files.without_words(_labels(files.column(table, name), name), words)
+    if classes is None and pa.types.is_large_string(column.type) and too_long(column):
+        raise GraphError(
+            f"column {name!r} contains a label of more than 1,000 bytes. Check that it is the label column."
+        )
+    # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
+    found = [value for value in pc.unique(column).to_pylist() if value is not None]
+    names = [text(value) for value in found]
+    numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
+    if classes is not None:
+        order = list(dict.fromkeys(map(str, classes)))
+    elif all(_NUMBER.fullmatch(name) for name in numbers):
+        order = sorted(numbers, key=lambda name: (Decimal(name), name))
+    else:
+        order = sorted(set(names))
+    place = {name: number for number, name in enumerate(order)}
+    codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
+    codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
+    if len(order) < 2:
+        raise GraphError(
+            f"column {name!r} has labels of fewer than two classes, so no classifier can be trained. "
+            "Name another column (--label), or list all classes (--classes)."
+        )
+    # One place more than there are names, so that the code -1 stays -1.
+    places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
+    return places[codes], tuple(order)
+
+
+def reject_numeric(name: str | None, names: Sequence[str]) -> None:
+    """Reject a label column of numbers that look like a quantity, such as an age, and not like classes.
+
+    >>> reject_numeric("age", [str(year) for year in range(100)])
+    >>> reject_numeric("price", [f"{cents}.5" for cents in range(21)])
+    Traceback (most recent call last):
+    graphveil.errors.GraphError: column 'price' has more than 20 different numbers, ...
+    """
+    if not all(_NUMBER.fullmatch(one) for one in names):
+        return
+    most = _MAX_WHOLE if all(_WHOLE.fullmatch(one) for one in names) else _MAX_FRACTIONS
+    if len(names) > most:
+        raise GraphError(
+            f"column {name!r} has more than {most} different numbers, and each would be a class. To "
+            "predict the number, set task='regression' (--task regression). If they are class "
+            "numbers, set task='classification' (--task classification)."
+        )
+
+
+def numeric_targets(
+    table: Table, name: str | None, null_values: Sequence[str], decimal: str
+) -> npt.NDArray[np.float64]:
+    """Return the number of every node, NaN if it has none. Text has this decimal separator."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name is None:
+        return np.full(table.num_rows, np.nan)
+    column = files.without_words(_labels(files.column(table, name), name), null_values)
+    try:
+        if pa.types.is_large_string(column.type):
+            column = pc.utf8_trim_whitespace(column)
+            column = pc.replace_substring(column, decimal, ".")
+        numbers = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise GraphError(
+            f"column {name!r} does not have a number in every row, but task='regression' needs one. "
+            "Name a numeric column (--label), or remove the task to predict classes."
+        ) from None
+    if np.isinf(numbers).any():
+        raise GraphError(f"column {name!r} contains infinite numbers. Leave these fields empty.")
+    return numbers
+
+
+def _labels(column: Column, name: str) -> Column:
+    """Return a column of text, integers, float32 or float64 without NaN, decimals or bools."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_date(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    if pa.types.is_floating(kind):
+        return pc.if_else(pc.is_nan(column), None, column)
+    tests = (pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal)
+    if not (pa.types.is_null(kind) or any(test(kind) for test in tests)):
+        raise GraphError(
+            f"column {name!r} is of type {str(kind).partition('[')[0]}, which cannot be a label; give one "
+            f"number or text per node. {SEVERAL_LABELS}"
+        )
+    return column
+
+
+def text(value: object) -> str:
+    """Return a label as text; integers stored as floats next to missing values lose their decimal point."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value)
+    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+    return whole[1] if whole else str(value)
+
+
+def listed_classes(names: Sequence[str], most: int = 12) -> str:
+    """Return the classes, the first of them where there are many.
+
+    >>> listed_classes(["blue", "red"])
+    '2 classes: blue, red'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{len(names):,} class{'es' * (len(names) != 1)}: {', '.join(names[:most])}{more}"
+
+
+# -- parts of a split ----
+PARTS = ("train", "val", "test")
+SHARES = (0.75, 0.10)  # of train and val, where a table names no split and no recipe was chosen
+SINGLE_TRAIN_NODE_MESSAGE = (
+    "the split has one labeled train node, and networks trained in the clear compare the nodes of a "
+    "batch, which takes two; label more nodes, or choose a split that has more (--split COLUMN)"
+)
+_EXCESS = 1e-9  # undoes products such as 0.29 * 100 that fall just below a whole number
+
+
+def part_bounds(count: int, train: float, val: float) -> npt.NDArray[np.int64]:
+    """Return where val and test begin among the nodes; train and val are rounded down.
+
+    >>> part_bounds(9, *SHARES).tolist()
+    [6, 7]
+    """
+    return np.floor(np.array([train, train + val]) * count + _EXCESS).astype(np.int64)
+
+
+def empty_parts(members: Sequence[str | None] | None, counts: npt.NDArray[np.bool_]) -> list[str]:
+    """Return the parts that have no node.
+
+    >>> empty_parts(["train", None, "val", "test"], np.array([True, True, False, True]))
+    ['val']
+    >>> empty_parts(None, np.ones(8, dtype=bool))
+    ['val']
+    """
+    if members is not None:
+        there = {part for part, one in zip(members, counts.tolist(), strict=True) if one}
+        return [part for part in PARTS if part not in there]
+    sizes = np.diff(part_bounds(int(counts.sum()), *SHARES), prepend=0, append=int(counts.sum()))
+    return [part for part, size in zip(PARTS, sizes.tolist(), strict=True) if size == 0]
+
+
+def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDArray[np.bool_]) -> bool:
+    """Whether a given split leaves only one labeled training node.
+
+    >>> has_single_train_node(["train", "train", "val"], np.array([True, False, True]))
+    True
+    """
+    return members is not None and np.asarray(members, dtype=object)[counts].tolist().count("train") == 1
+
+
+def empty_part_message(part: str) -> str:
+    """Return the error message for a part of the split without a labeled node."""
+    return (
+        f"the split has no labeled {part} nodes. Label more nodes, or choose another split (--split COLUMN). "
+        "If classes are listed (--classes), spell them as the labels are spelled"
+    )

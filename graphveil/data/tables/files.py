@@ -10,7 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
@@ -31,6 +31,7 @@ DELIMITERS = {",": ",", ";": ";", "\t": "tab", "|": "|"}  # recognized in a head
 WRITTEN = (".parquet", ".csv")
 _LONGEST_HEADER = 1 << 20
 _UUID_BYTES = 16
+MAX_ID_BYTES = 1000
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
 AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not parsed
@@ -38,6 +39,18 @@ NULL_VALUES = (  # words for a missing label or feature: those of pandas, and th
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N", "?", "-"),
 )
+
+
+class FixableError(GraphError):
+    """A problem of a table that other options solve.
+
+    ``fix`` has one value by option: a column to add to ``drop`` or ``categories``, or (``features``) one to
+    leave out of the features, or the value of ``missing``, ``unknown_ids`` or ``decimal``.
+    """
+
+    def __init__(self, words: str, **fix: str) -> None:
+        super().__init__(words)
+        self.fix = fix
 
 
 @dataclass(frozen=True)
@@ -114,29 +127,32 @@ def read(
     converts each value separately. Any other column of a CSV has the type of its values
     that are not among ``null_values``.
     """
-    import pyarrow as pa
     import pyarrow.parquet
 
     name = name_in_utf8(path)
-    try:
+    with _reading(path, csv_format):
         table = (
             pyarrow.parquet.read_table(name, columns=list(columns))
             if _is_parquet(path)
             else _read_csv(name, columns, types or {}, null_values, csv_format)
         )
         table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
-    except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
-        raise _unreadable(path, csv_format) from None
     return table
 
 
-def with_record(table: Table, record: str) -> Table:
-    """Return a table of released edges with their record in its metadata, bound to these rows.
+@contextmanager
+def _reading(path: Path, csv_format: CsvFormat = COMMAS) -> Iterator[None]:
+    """Replace errors of Arrow, whose messages quote the offending row."""
+    import pyarrow as pa
 
-    Args:
-        table: Edges, all of whose columns were released.
-        record: JSON object that describes the release.
-    """
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException):
+        raise _unreadable(path, csv_format) from None
+
+
+def with_record(table: Table, record: str) -> Table:
+    """Return a table of released edges with their record in its metadata, bound to these rows."""
     bound = json.loads(record) | _rows_of(table)
     return table.replace_schema_metadata({RELEASED: json.dumps(bound, sort_keys=True)})
 
@@ -146,24 +162,18 @@ def released(path: Path) -> str:
 
     Tools that add, drop or change rows keep the metadata of a table, so the record counts only for the rows
     that it was written with.
-
-    Raises:
-        GraphError: Rows that are not the released ones.
     """
-    import pyarrow as pa
     import pyarrow.parquet
 
     if not _is_parquet(path):
         return ""
     name = name_in_utf8(path)
-    try:
+    with _reading(path):
         metadata = pyarrow.parquet.read_schema(name).metadata or {}
         record = bytes(metadata.get(RELEASED, b"")).decode()
         if not record:
             return ""
         found = _rows_of(pyarrow.parquet.read_table(name))
-    except (OSError, ValueError, pa.ArrowException):
-        raise _unreadable(path) from None
     try:
         plain = json.loads(record)
         bound = {name: plain[name] for name in ("rows", "sha256")}
@@ -245,6 +255,13 @@ def column(table: Table, name: str) -> Column:
         except pa.ArrowInvalid:
             raise GraphError(f"column {name!r} is not UTF-8 text. Save the file in UTF-8.") from None
     return chunks.combine_chunks()
+
+
+def too_long(ids: Column) -> bool:
+    """Whether one of the texts is longer than an id may be."""
+    import pyarrow.compute as pc
+
+    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
 
 
 def without_words(values: Column, words: Sequence[str]) -> Column:
@@ -330,7 +347,6 @@ def _parse_options(csv_format: CsvFormat) -> Any:
 
 def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
     """Return the file's column names as written."""
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -340,21 +356,15 @@ def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
     if not path.is_file():
         raise GraphError(f"There is no file {path}. Check the path.")
     name = name_in_utf8(path)
-    try:
+    with _reading(path, csv_format):
         if is_parquet:
             return list(pyarrow.parquet.read_schema(name).names)
         with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
             return list(reader.schema.names)
-    except (OSError, ValueError, pa.ArrowException):
-        raise _unreadable(path, csv_format) from None
 
 
 def _read_csv(
-    name: str,
-    columns: Sequence[str],
-    types: Mapping[str, Any],
-    words: Sequence[str],
-    csv_format: CsvFormat,
+    name: str, columns: Sequence[str], types: Mapping[str, Any], words: Sequence[str], csv_format: CsvFormat
 ) -> Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -401,16 +411,25 @@ def decimal_commas(values: Any) -> bool:
     >>> decimal_commas(pa.array(["1,5", "2"])), decimal_commas(pa.array(["1,5", "red"]))
     (True, False)
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
+    there = _trimmed(values)
+    if there is None:
         return False
-    there = pc.utf8_trim_whitespace(values.drop_null())
     numbers = pc.match_substring_regex(there, r"^[+-]?[0-9]*(,[0-9]+)?([eE][+-]?[0-9]+)?$")
     if pc.all(pc.match_substring_regex(there, _THOUSANDS)).as_py():
         return False  # 12,500 is more likely a whole number
     return bool(pc.all(numbers).as_py() and pc.any(pc.match_substring(there, ",")).as_py())
+
+
+def _trimmed(values: Any) -> Any:
+    """Return the text that there is in a column, without blanks around it; None for another type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(values.type) or pa.types.is_string(values.type):
+        return pc.utf8_trim_whitespace(values.drop_null())
+    return None
 
 
 _THOUSANDS = r"^[+-]?([1-9][0-9]{0,2}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?$"
@@ -442,14 +461,11 @@ def number_hint(values: Any, name: str) -> str | None:
     >>> number_hint(pa.array(["red", "$7"]), "paid") is None
     True
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
-        return None
-    there = pc.utf8_trim_whitespace(values.drop_null())
+    there = _trimmed(values)
     for pattern, words in _HINTS:
-        if len(there) and pc.all(pc.match_substring_regex(there, pattern)).as_py():
+        if there is not None and len(there) and pc.all(pc.match_substring_regex(there, pattern)).as_py():
             return words.format(repr(name))
     return None
 
@@ -546,10 +562,7 @@ class FileSource:
         return is_csv(self.path)
 
     def read(
-        self,
-        columns: Sequence[str],
-        types: Mapping[str, Any],
-        null_values: Sequence[str] = NULL_VALUES,
+        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
     ) -> Table:
         """Return some columns; arguments as for ``read``."""
         return read(self.path, columns, types, null_values, self.csv_format)
@@ -564,11 +577,7 @@ class FrameSource:
 
     @classmethod
     def from_frame(cls, frame: Any, title: str) -> FrameSource:
-        """Convert a frame of pandas, polars, Arrow or any type with ``__arrow_c_stream__``, or plain columns.
-
-        Raises:
-            GraphError: It is not a frame, or Arrow has no type for one of its columns.
-        """
+        """Convert a frame of pandas, polars, Arrow or any with ``__arrow_c_stream__``, or plain columns."""
         import pyarrow as pa
 
         if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy frame of polars
@@ -601,10 +610,7 @@ class FrameSource:
         return False
 
     def read(
-        self,
-        columns: Sequence[str],
-        types: Mapping[str, Any],
-        null_values: Sequence[str] = NULL_VALUES,
+        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
     ) -> Table:
         """Return some columns."""
         return self.table.select(list(columns))
@@ -678,14 +684,7 @@ def check_distinct(chosen: Sequence[str]) -> None:
 def feature_columns(
     path: Path, roles: Sequence[str], features: Sequence[str] | None, *, needs: str
 ) -> list[str]:
-    """Return the columns of a file that hold features: the chosen ones, or all without another role.
-
-    Args:
-        path: Table.
-        roles: Columns with another role.
-        features: Chosen columns, None for all others.
-        needs: Reason why the file is required, for the error message.
-    """
+    """Return the columns of a file that hold features: the chosen ones, or all without another role."""
     chosen = [] if features is None else list(features)
     names = check_columns(path, [*roles, *chosen])
     if features is None:

@@ -1,16 +1,37 @@
-"""Columns of ids: integers or text, matched between tables, each value converted separately."""
+"""Ids, integers or text, and the ends of edges as node indices: each value is converted separately.
+
+No value affects how another is read, so that one secret edge cannot change the others.
+"""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.data.tables.files import AS_WRITTEN, Column, Table, column, is_csv
+from graphveil.data.tables import files
+from graphveil.data.tables.encoding import matrix
+from graphveil.data.tables.feature_rules import ADD, DROP, ERROR
+from graphveil.data.tables.files import (
+    AS_WRITTEN,
+    COMMAS,
+    MAX_ID_BYTES,
+    Column,
+    CsvFormat,
+    FixableError,
+    Table,
+    TableSource,
+    check_columns,
+    column,
+    read,
+    too_long,
+)
 from graphveil.errors import GraphError
 
 
@@ -24,12 +45,12 @@ def distinct_ids(table: Table, name: str) -> Column:
     return ids
 
 
-MAX_ID_BYTES = 1000
-
-
-def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return column types that keep ids of a CSV as text; none for parquet, which has types."""
-    return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
+def read_ids(
+    path: Path, ids: Sequence[str], others: Sequence[str] = (), csv_format: CsvFormat = COMMAS
+) -> Table:
+    """Return columns of a file, those of ids as text if it is a CSV; each must have one role."""
+    check_columns(path, [*ids, *others], csv_format)
+    return read(path, [*ids, *others], dict.fromkeys(ids, AS_WRITTEN), csv_format=csv_format)
 
 
 def keys(array: Column, name: str) -> Column:
@@ -138,13 +159,6 @@ def _whole(array: Column) -> Column:
     return array.cast(pa.int64())
 
 
-def too_long(ids: Column) -> bool:
-    """Whether one of the texts is longer than an id may be."""
-    import pyarrow.compute as pc
-
-    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
-
-
 def id_array(ids: Column) -> npt.NDArray[Any]:
     """Return ids as an int64 array, or as text in an array of objects.
 
@@ -158,3 +172,351 @@ def id_array(ids: Column) -> npt.NDArray[Any]:
     distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
     texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
     return texts
+
+
+# -- references to known ids, such as the ends of edges ----
+GRAPH_ADVICE = (
+    "add those nodes (also nodes of a training graph, in a new graph) or drop those edges "
+    "(--unknown-ids drop)",
+    "add those nodes, or write the ids of both tables alike: no edge has both ends among the nodes. Check "
+    "that --id, --source and --target name the right columns",
+)
+NodePositions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoints:
+    """Edges as positions of their two nodes, with optional weights and the ids of nodes to add."""
+
+    tail: NodePositions
+    head: NodePositions
+    weight: npt.NDArray[np.float32] | None = None
+    added: Column | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class KnownIds:
+    """The ids that other columns refer to: their name in messages and as code, and type before conversion.
+
+    ``written`` marks ids from a CSV, which are text without a type. ``advice`` is what to do about an unknown
+    id, and ``none_left`` if every row has one.
+    """
+
+    ids: Column
+    title: str
+    code: str
+    type: Any
+    written: bool
+    advice: str
+    none_left: str
+
+    @property
+    def kind(self) -> str:
+        """What the ids are, for messages."""
+        import pyarrow as pa
+
+        return "whole numbers" if pa.types.is_int64(self.ids.type) else "text"
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """A column of references to known ids: its name in messages and as pandas code, and the ids.
+
+    ``written`` marks references from a CSV.
+    """
+
+    values: Column
+    title: str
+    code: str
+    known: KnownIds
+    written: bool
+
+    def places(self, added: Column | None = None) -> tuple[Column, NodePositions]:
+        """Return the references as ids, null where impossible, and their positions, -1 for unknown ones."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        ids = self.known.ids
+        read = keys_like(self.values, self.title, ids, each=True, written=self.written)
+        known = ids if added is None else pa.concat_arrays([ids, added])
+        found = pc.fill_null(pc.index_in(read, value_set=known), -1).to_numpy(zero_copy_only=False)
+        return read, np.asarray(found).astype(np.int64)
+
+
+def match_ids(ends: Sequence[References], unknown: str) -> tuple[list[NodePositions], Column | None]:
+    """Return the positions of the references in each column, and the ids to add; raise on any problem."""
+    places, problems, added = _matched(ends, unknown)
+    if problems:
+        raise GraphError("; ".join(map(str, problems)))
+    return places, added
+
+
+def _matched(
+    ends: Sequence[References], unknown: str
+) -> tuple[list[NodePositions], list[GraphError], Column | None]:
+    """Return positions, what is wrong with them, and the ids to add."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if any(unlike := [_unlike(end) for end in ends if len(end.values)]):
+        raise GraphError("; ".join(filter(None, unlike)))
+    added = None
+    if unknown == ADD:  # the ids at ends that no node has yet, in their order, each once
+        every = pc.unique(pa.concat_arrays([end.places()[0] for end in ends])).drop_null()
+        new = every.filter(pc.invert(pc.is_in(every, value_set=ends[0].known.ids)))
+        added = new.take(pc.array_sort_indices(new))
+    found = [end.places(added) for end in ends]
+    places = [place for _, place in found]
+    kept = np.logical_and.reduce([place >= 0 for place in places])
+    problems = list[GraphError]()
+    if unknown == ERROR or (len(kept) and not kept.any()):
+        # Where no row is left, a difference in writing is the likely reason, and nothing could be learned.
+        # Ids of another kind: one column is known as a whole, and the other is not.
+        whole = sum(bool((place >= 0).all()) for place in places)
+        alone = whole == 1 and len(ends) == 2 and ends[0].known is ends[1].known
+        for end, (read, place) in zip(ends, found, strict=True):
+            if (place < 0).any():
+                problems.append(_problem(end, read, place, any_left=bool(kept.any()), alone=alone))
+        if not problems and not kept.any() and len(kept):  # each row lacks one of its ids, but no column all
+            problems = [GraphError(f"no row has known ids in both columns; {ends[0].known.none_left}")]
+        if unknown != ERROR and problems:
+            raise GraphError("; ".join(map(str, problems)))
+    return places, problems, added
+
+
+def read_endpoints(
+    given: TableSource, columns: list[str], nodes: KnownIds, unknown: str
+) -> tuple[Endpoints, list[GraphError]]:
+    """Read a table of edges; return also what is wrong with its ids.
+
+    With ``unknown="drop"`` an edge is dropped if one of its ends is not a node. This depends on the edge and
+    on the list of nodes alone. The number of dropped edges is never reported.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = given.read(columns, dict(zip(columns, (AS_WRITTEN, AS_WRITTEN, pa.float64()), strict=False)))
+    ends = [
+        References(
+            column(table, name), f"column {name!r} of the edges", f"edges[{name!r}]", nodes, given.written
+        )
+        for name in columns[:2]
+    ]
+    places, problems, added = _matched(ends, unknown)
+    kept = (places[0] >= 0) & (places[1] >= 0)
+    weight = None
+    if len(columns) > 2:  # weights of dropped edges are not looked at
+        name = columns[2]
+        values = column(table if kept.all() else table.filter(pa.array(kept)), name)
+        if pa.types.is_large_string(values.type):
+            try:
+                values = pc.ascii_trim_whitespace(values).cast(pa.float64())
+            except pa.ArrowInvalid:
+                commas = given.written and files.decimal_commas(values)
+                how = "add --decimal ','" if commas else "correct or drop it"
+                raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
+        if pa.types.is_nested(values.type):
+            raise GraphError(
+                f"column {name!r} is of type {values.type}, but it must contain one number per row."
+            )
+        weight = matrix(pa.table({name: values}), [name])[:, 0]
+    return Endpoints(places[0][kept], places[1][kept], weight, added), problems
+
+
+_WEIGHTS = {
+    *("weight", "weights", "edge_weight", "edgeweight", "w", "wt", "strength", "trust", "sign"),
+    *("rating", "ratings", "stars"),
+}
+
+
+def reject_weights(names: Sequence[str], what: str, dropped: Sequence[str]) -> None:
+    """Reject edges with a weight that would be ignored: a low or negative one would count like any other.
+
+    >>> reject_weights(["since", "weight"], "column", ["weight"])
+    """
+    found = next((name for name in names if name.lower() in _WEIGHTS and name not in dropped), None)
+    if found is not None:
+        raise FixableError(
+            f"{what} {found!r} of the edges would be ignored, and all edges would count alike. Use it with "
+            f"weight={found!r} and max_weight=, a public bound (--weight {found} --max-weight BOUND), or "
+            f"ignore it with drop={found!r} (--drop {found})",
+            drop=found,
+        )
+
+
+_PARTS_OF_NAMES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ID_WORDS = re.compile(
+    "ids?|key|uid|uuid|guid|no|nr|num|number|code|idx|index|nodes?|vert(ex|ices)|data|table|list|csv|parquet|"
+    "gz|pq|name"
+)
+_ONE_KIND = re.compile(  # words for an end of an edge between nodes of one kind
+    "[a-z]|from|to|src|dst|source|target|dest|head|tail|destination|origin|start|end|first|second|one|two|left|"
+    "right|other|friend|follow(er|ee|ed|ing)?|neighbou?r|contact|partner|peer|colleague|coworker|manager|boss|"
+    "supervisor|parent|child|spouse|mother|father|sibling|referr(er|ed|al)|sender|receiver|recipient|"
+    "call(er|ee|ed)|pay(er|ee)|buyer|seller|trust(or|ee|er)|rate[rd]|ratee|citing|cited|reference|link(ed)?|"
+    "related|similar|reply|replied|mention(ed)?|(co)?author|giver|taker|lender|borrower|donor|counterpart(y)?|"
+    "connect(ion|ed)|near|upstream|downstream|invite[rde]|invitee|beneficiary|originator|mate|pair"
+)
+_THINGS = re.compile(  # words for items of a list
+    "item|movie|film|product|book|song|track|album|artist|game|video|article|sku|isbn|asin|iid|business|"
+    "restaurant|recipe|course|app|show|episode|anime|beer|hotel|playlist|podcast|merchant|shop|store|event"
+)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a column or file name without those for an id, in the singular.
+
+    >>> sorted(_words("userId")), sorted(_words("movies.csv")), sorted(_words("MOVIE_ID"))
+    (['user'], ['movie'], ['movie'])
+    """
+    words = [word.lower() for word in _PARTS_OF_NAMES.findall(name)]
+    single = [w[:-1] if w.endswith("s") and not w.endswith("ss") and len(w) > 3 else w for w in words]
+    return frozenset(word for word in single if not _ID_WORDS.fullmatch(word))
+
+
+def end_of_another_kind(id: str, title: str, source: str, target: str) -> str | None:
+    """Return the end of the edges that, by its column name, does not refer to nodes.
+
+    Users and films are both numbered from 1, so that numbers of films would be read as numbers of users.
+
+    >>> end_of_another_kind("user_id", "users.csv", "user_id", "friend_id")
+    >>> end_of_another_kind("id", "users.csv", "user_id", "movie_id")
+    'movie_id'
+    """
+    own = _words(id) or _words(title)
+    ends = {name: _words(name) for name in (source, target)}
+    first, second = ends.values() if len(ends) == 2 else (frozenset(), frozenset())
+    if not first or not second or first & second:
+        return None
+    things = [name for name, words in ends.items() if any(map(_THINGS.fullmatch, words - own))]
+    if len(things) == 1:
+        (rest,) = (words for name, words in ends.items() if name != things[0])
+        return None if not own and any(map(_ONE_KIND.fullmatch, rest)) else things[0]
+    others = [name for name, words in ends.items() if not words & own]
+    if len(others) != 1 or any(map(_ONE_KIND.fullmatch, ends[others[0]])):
+        return None
+    return others[0]
+
+
+def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
+    """Reject an edge table with one end that is another kind of thing, such as films next to users."""
+    other = end_of_another_kind(id, title, source, target)
+    if other is not None:
+        raise GraphError(
+            f"columns {source!r} and {target!r} of the edges hold ids of two kinds, and both would be read "
+            "as nodes. Train a recommender on lists of items (`graphveil train recommender`, "
+            f"gv.Recommender). If {other!r} does name nodes, rename the column to 'target'"
+        )
+
+
+def _problem(
+    end: References, read: Column, places: NodePositions, *, any_left: bool, alone: bool
+) -> GraphError:
+    """Return what is wrong with a column of ends that has unknown ids.
+
+    ``alone`` says that every other column is known: the ids may then be of another kind, such as items.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nodes = end.known
+    text = as_text(end.values) if pa.types.is_int64(nodes.ids.type) else read
+    strangers = pc.unique((read if text is None else text).filter(pa.array(places < 0))).drop_null()
+    difference = id_difference_hint(strangers, nodes.ids)
+    if difference:
+        same = "" if pa.types.is_int64(nodes.ids.type) else f", and {nodes.code} in the same way"
+        return GraphError(
+            f"{end.title} holds ids that differ from those in {nodes.title} only in {difference}; write "
+            f"both alike: {end.code} = {end.code}{_FIXES[difference.partition(',')[0]]}{same}"
+        )
+    lacking = f"{end.title} holds ids that {nodes.title} ({nodes.kind}) lacks"
+    items = _ITEMS if alone else ""
+    if not any_left:
+        return GraphError(f"{lacking}; {nodes.none_left}{items}")
+    words = f"{lacking}; {nodes.advice}{items}"
+    if read.null_count and not len(strangers):
+        words = f"{end.title} has missing values; drop the rows without one (--unknown-ids drop)"
+    return FixableError(words, unknown_ids=DROP)
+
+
+_ITEMS = ". If they are items and not nodes, train a recommender instead (`graphveil train recommender`)"
+_BLANKS, _CASE = "blanks", "upper and lower case"
+_NUMBERS = "how numbers are written (a sign, leading zeros, or a decimal point)"
+_FIXES = {
+    _BLANKS: ".str.strip()",
+    _CASE: ".str.lower()",
+    _NUMBERS.partition(",")[0]: r".str.replace(r'^\+?0*(\d+?)(\.0*)?$', r'\1', regex=True)",
+}
+
+
+def id_difference_hint(strangers: Column, ids: Column) -> str:
+    """Return how unknown ids differ from node ids, such as in case only; empty if there is no such rule.
+
+    >>> import pyarrow as pa
+    >>> id_difference_hint(pa.array(["ANN", "x"]), pa.array(["ann", "bob"]))
+    'upper and lower case'
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(strangers) or pa.types.is_int64(strangers.type):
+        return ""
+    ids = ids.cast(strangers.type)
+    steps = ((_BLANKS, pc.utf8_trim_whitespace), (_CASE, pc.utf8_lower), (_NUMBERS, _as_numbers))
+    for name, step in steps:
+        if pc.any(pc.is_in(step(strangers), value_set=step(ids))).as_py():
+            return name
+    first, second = (_as_numbers(pc.utf8_lower(pc.utf8_trim_whitespace(each))) for each in (strangers, ids))
+    return f"{_BLANKS}, {_CASE}" if pc.any(pc.is_in(first, value_set=second)).as_py() else ""
+
+
+def _as_numbers(texts: Column) -> Column:
+    """Return integers as decimal text, other text unchanged."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")
+
+
+def _unlike(end: References) -> str:
+    """Return that no value of a column can be an id, by the types of both tables alone."""
+    import pyarrow as pa
+
+    kind, types, nodes = end.values.type, pa.types, end.known
+    if types.is_null(kind) or types.is_large_string(kind):
+        return ""
+    whole, numbers = types.is_integer(kind), types.is_int64(nodes.ids.type)
+    if numbers and whole:
+        return ""
+    if not numbers and as_text(end.values.slice(0, 0)) is not None:
+        both = types.is_integer(nodes.type) and whole
+        if nodes.written or both or _family(kind) == _family(nodes.type) is not None:
+            return ""
+    if types.is_floating(kind):
+        how = _from_floats(end, numbers)
+    elif numbers:
+        how = f"write both ids alike: {nodes.code} = {nodes.code}.astype(str), and {end.code} in the same way"
+    else:
+        how = f"write both ids alike: {end.code} = {end.code}.astype(str)"
+    return f"{end.title} is of type {kind} and {nodes.title} is {nodes.kind}, so no row matches; {how}"
+
+
+def _from_floats(end: References, numbers: bool) -> str:
+    """Return pandas code that makes ids of floats, which one missing value makes of whole numbers."""
+    frame, bracket, rest = end.code.partition("[")
+    name = rest.rstrip("]")
+    text = "" if numbers else f".astype({{{name}: str}})" if bracket else ".astype(str)"
+    convert = (
+        f"{frame} = {frame}.dropna(subset=[{name}]).astype({{{name}: 'int64'}})"
+        if bracket
+        else f"{frame} = {frame}.astype('int64')"
+    )
+    return f"drop the rows without one, and convert it: {convert}{text}"
+
+
+def _family(kind: Any) -> str | None:
+    """Return which types of ids are written alike as text."""
+    import pyarrow as pa
+
+    types = pa.types
+    tests = (types.is_date, types.is_time, types.is_decimal, types.is_boolean, types.is_fixed_size_binary)
+    return next((test.__name__ for test in tests if test(kind)), None)

@@ -12,33 +12,56 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil.data.tables import edges as edge_tables
-from graphveil.data.tables import files, labels
-from graphveil.data.tables.edges import Endpoints
+from graphveil.data.tables import files
 from graphveil.data.tables.encoding import (
-    ADD,
     CONSTANT_FEATURE,
-    Categories,
+    REGRESSION,
+    TASKS,
+    UNLABELED,
     ColumnRule,
     Encoding,
-    EncodingOptions,
     Matrix,
-    Named,
+    class_codes,
     encode,
+    listed_classes,
+    numeric_targets,
+    reject_numeric,
 )
-from graphveil.data.tables.encoding import names as column_names
-from graphveil.data.tables.feature_rules import FeatureRuleBuilder, is_index, like_ids
+from graphveil.data.tables.feature_rules import (
+    ADD,
+    DROP,
+    INDICATOR,
+    Categories,
+    EncodingOptions,
+    FeatureRules,
+    Named,
+    is_index,
+    like_ids,
+)
+from graphveil.data.tables.feature_rules import names as column_names
 from graphveil.data.tables.files import (
+    AS_WRITTEN,
     Column,
     CsvFormat,
     FileSource,
+    FixableError,
     Table,
     TableSource,
-    check_columns,
     check_distinct,
     first_duplicate,
 )
-from graphveil.data.tables.ids import distinct_ids, id_types, keys, keys_like
+from graphveil.data.tables.ids import (
+    GRAPH_ADVICE,
+    Endpoints,
+    KnownIds,
+    distinct_ids,
+    keys,
+    keys_like,
+    read_endpoints,
+    read_ids,
+    reject_two_kinds,
+    reject_weights,
+)
 from graphveil.errors import ConfigError, GraphError, TableError
 
 ROLES = ("id", "label", "source", "target", "split", "weight")
@@ -142,11 +165,7 @@ class TableOptions:
 
     @classmethod
     def from_keywords(cls, given: Mapping[str, Any]) -> Self:
-        """Return the options among the keywords of a reader, such as its ``locals()``.
-
-        Raises:
-            ConfigError: None for a keyword that has another default.
-        """
+        """Return the options among the keywords of a reader, such as its ``locals()``."""
         for name in ("drop", "categories", "missing", "unknown_ids"):
             if given.get(name, "") is None:
                 raise ConfigError(f"{name}= must not be None. Remove it to use its default.")
@@ -172,11 +191,7 @@ class TableOptions:
 
     @property
     def roles(self) -> Roles:
-        """The column of each role.
-
-        Raises:
-            ConfigError: Name or classes of another type, or classes of numbers to predict.
-        """
+        """The column of each role."""
         named = {role: getattr(self, role) for role in ROLES}
         for role, name in named.items():
             if not isinstance(name, str if role in _REQUIRED_ROLES else str | None):
@@ -188,8 +203,8 @@ class TableOptions:
         if classes is not None and (isinstance(classes, str) or not several):
             raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
         if self.task is not None:
-            checks.one_of(labels.TASKS, task=self.task)
-        if self.task == labels.REGRESSION and classes is not None:
+            checks.one_of(TASKS, task=self.task)
+        if self.task == REGRESSION and classes is not None:
             raise ConfigError(
                 "task='regression' predicts a number, so there are no classes. Remove classes=."
             )
@@ -209,11 +224,7 @@ class TableFiles(TableOptions):
     edges: Path | None = None
 
     def inspect(self, *, private_records: bool = False, private_edges: bool = False) -> TableInspection:
-        """Read both files once, and collect all validation errors; arguments as for ``inspect_tables``.
-
-        Raises:
-            ConfigError: Option out of range.
-        """
+        """Read both files once, and collect all validation errors; arguments as for ``inspect_tables``."""
         options = self.with_encoded_format()
         assert options.nodes is not None and options.edges is not None
         csv_format = options.csv_format
@@ -242,6 +253,7 @@ class TableInspection:
 
     choices: EncodingOptions
     problems: list[str] = field(default_factory=list)
+    fixes: list[Mapping[str, str]] = field(default_factory=list)  # of the problems that options solve
     suggestion: EncodingOptions | None = None  # options that would pass; None if no option fixes it
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
@@ -266,12 +278,22 @@ class TableInspection:
         """Return the features of all nodes."""
         return encode(self.features, self.rules, self.rows)
 
-    def raise_problems(self) -> None:
-        """Raise one error that lists all problems, if there are any.
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Record an error and continue: all problems are reported together."""
+        try:
+            yield
+        except GraphError as error:
+            self.problems.append(str(error))
+            if isinstance(error, FixableError):
+                self.fixes.append(error.fix)
 
-        Raises:
-            TableError: At least one problem, with the arguments that would pass.
-        """
+    def describe(self, table: str, name: str, type: str, becomes: str) -> None:
+        """Add the description of a column."""
+        self.columns.append(ColumnFact(table, name, type, becomes))
+
+    def raise_problems(self) -> None:
+        """Raise one error that lists all problems, if there are any."""
         if self.problems:
             passing = self.suggestion
             raise TableError(
@@ -284,14 +306,6 @@ class TableInspection:
 def edges_file(path: Path) -> Path:
     """Return the table of edges: the path, or the table in a folder of a released graph."""
     return path / EDGES_FILE if path.is_dir() else path
-
-
-def _listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | None:
-    """Return the ids of a public list of nodes, a table with the nodes' column of ids."""
-    if path is None:
-        return None
-    check_columns(path, [id], csv_format)
-    return files.column(files.read(path, [id], id_types(path, [id]), csv_format=csv_format), id)
 
 
 # -- two tables ----
@@ -308,53 +322,47 @@ def inspect_tables(
     """Read both tables once, and collect all validation errors.
 
     Args:
-        nodes, edges: The tables.
         options: The columns and their use. Options for features are ignored if there is an ``encoding``.
         private_records: Whether node records are protected, so that no rule may be read from them.
         private_edges: Whether edges are protected, so that each end must be a listed node.
     """
     roles, choices = options.roles, options.choices
-    rules = None if options.encoding is None else options.encoding.rules
-    listed = _listed_ids(options.node_ids, roles.id, choices.csv_format)
+    listed = None
+    if options.node_ids is not None:
+        listed = files.column(read_ids(options.node_ids, [roles.id], csv_format=choices.csv_format), roles.id)
     found = TableInspection(choices=choices, written=nodes.written)
-    try:
+    names = edge_names = None
+    with found.collecting():
         names = _names(nodes, list(roles.of_nodes.values()), [roles.id], found)
         edge_names = _names(edges, roles.of_edges, [roles.source, roles.target], found)
-    except GraphError as error:
-        found.problems.append(str(error))
-        return found
     if names is None or edge_names is None:
         return found
-    unweighted, missing = roles.weight is None, len(found.problems)
-    roles = _present(roles, names, edge_names)
-    with _collecting(found):
-        edge_tables.reject_two_kinds(roles.id, nodes.title, roles.source, roles.target)
-    if len(found.problems) > missing:  # other tables are needed, and their columns differ
-        return found
+    before = len(found.problems)
     unread = [name for name in edge_names if name not in roles.of_edges]
-    ignored = tuple(name for name in choices.drop if name in unread and name not in names)
-    if ignored:
-        choices = replace(choices, drop=tuple(name for name in choices.drop if name not in ignored))
-    features = FeatureRuleBuilder(
-        choices, rules, private_records=private_records, written=nodes.written, ignored=ignored
-    )
-    if unweighted and rules is None:
-        with _collecting(found):
-            edge_tables.reject_weights(unread, "column", ignored)
-        if len(found.problems) > missing:
-            name = next(one for one in unread if repr(one) in found.problems[-1])
-            features.ignore(name)
+    ignored = {name for name in choices.drop if name in unread and name not in names}
+    with found.collecting():
+        reject_two_kinds(roles.id, nodes.title, roles.source, roles.target)
+    if len(found.problems) > before:  # other tables are needed, and their columns differ
+        return found
+    if roles.weight is None and options.encoding is None:
+        with found.collecting():
+            reject_weights(unread, "column", tuple(ignored))
+    roles = _present(roles, names, edge_names)
+    of_nodes = replace(choices, drop=tuple(name for name in choices.drop if name not in ignored))
+    given = None if options.encoding is None else options.encoding.rules
+    features = FeatureRules(of_nodes, given, private=private_records, written=nodes.written)
     _inspect_nodes(found, nodes, names, roles, features, options.classes, listed)
-    found.columns += [
-        ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
-    ]
-    if private_edges and listed is None and choices.unknown_ids == ADD:
-        found.problems.append(ADD_NEEDS_PUBLIC_IDS_MESSAGE)
-        features.drop_unknown()
-    elif found.ids is not None:
-        _inspect_edges(found, edges, roles, features)
+    parts = dict(zip(roles.of_edges, ("source", "target", "weight"), strict=False))
+    for name in edge_names:
+        found.describe("edges", name, "", parts.get(name, "ignored"))
+    with found.collecting():
+        if private_edges and listed is None and choices.unknown_ids == ADD:
+            raise FixableError(ADD_NEEDS_PUBLIC_IDS_MESSAGE, unknown_ids=DROP)
+        if found.ids is not None:
+            _inspect_edges(found, edges, roles)
     if found.problems:
-        found.suggestion = features.suggestion() if features.mended == len(found.problems) else None
+        if len(found.fixes) == len(found.problems):
+            found.suggestion = choices.passing(found.fixes, features.columns)
         return found
     used = {*roles.of_nodes.values(), *(rule.name for rule in found.rules)}
     found.encoding = Encoding(
@@ -398,7 +406,7 @@ def _inspect_nodes(
     given: TableSource,
     names: list[str],
     roles: Roles,
-    features: FeatureRuleBuilder,
+    features: FeatureRules,
     classes: Sequence[str] | None,
     listed: Column | None,
 ) -> None:
@@ -406,79 +414,68 @@ def _inspect_nodes(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    taken = {*roles.of_nodes.values(), *roles.aside}
-    chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken, found.problems)
-    try:
-        written = [*features.as_written(chosen), *roles.of_nodes.values()]
-        types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}
-        table = given.read([*roles.of_nodes.values(), *chosen], types, found.choices.words)
-        table = _without_words(table, chosen, features, found.choices.words)
+    words, own = found.choices.words, list(roles.of_nodes.values())
+    features.choose(given.title, names, own, {*own, *roles.aside}, found.problems)
+    chosen, before = features.columns, len(found.problems)
+    with found.collecting():
+        written = [*features.as_written, *own]
+        types = dict.fromkeys(written, AS_WRITTEN) if given.written else {}
+        table = _without_words(given.read([*own, *chosen], types, words), features, words)
         if table.num_rows == 0:
             raise GraphError(f"{given.title} has no rows, so the graph has no nodes. Give at least one row.")
-    except GraphError as error:
-        found.problems.append(str(error))
+    if len(found.problems) > before:
         return
     found.id_type = files.column(table.slice(0, 0), roles.id).type
-    table = _with_listed(found, table, roles.id, listed)
-    with _collecting(found):
+    table = _with_listed(table, roles.id, listed)
+    with found.collecting():
         try:
             found.ids = distinct_ids(table, roles.id)
         except GraphError:
             with suppress(GraphError):  # the edges are inspected in any case
                 found.ids = pc.unique(keys(files.column(table, roles.id).drop_null(), roles.id))
             raise
-    with _collecting(found):
-        if roles.task == labels.REGRESSION:
-            found.targets = labels.numeric_targets(
-                table, roles.label, found.choices.words, found.choices.csv_format.decimal
-            )
-            found.y = -np.isnan(found.targets).astype(np.int64)
+    label = "label"
+    with found.collecting():
+        if roles.task == REGRESSION:
+            found.targets = numeric_targets(table, roles.label, words, found.choices.csv_format.decimal)
+            found.y, label = -np.isnan(found.targets).astype(np.int64), "label: a number to predict"
         else:
-            found.y, found.class_names = labels.class_codes(table, roles.label, classes, found.choices.words)
+            found.y, found.class_names = class_codes(table, roles.label, classes, words)
+            label = f"label: {listed_classes(found.class_names)}"
             if roles.task is None and classes is None:
-                labels.reject_numeric(roles.label, found.class_names)
+                reject_numeric(roles.label, found.class_names)
     for role, name in roles.of_nodes.items():
-        words = role
-        if role == "label" and found.class_names:
-            words = f"label: {labels.listed(found.class_names)}"
-        if role == "label" and found.targets is not None:
-            words = "label: a number to predict"
-        found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
+        found.describe("nodes", name, _type(table, name), label if role == "label" else role)
     if roles.split is not None:
-        with _collecting(found):
-            found.parts = _split_parts(table, roles.split, found.choices.words)
-    rules = []
+        with found.collecting():
+            found.parts = _split_parts(table, roles.split, words)
     for name in chosen:
-        rule = features.rule(table, name, found.problems)
-        kind = _type(table, name)
-        becomes = "error, see below" if rule is None else f"feature: {rule.words()}"
-        found.columns.append(ColumnFact("nodes", name, kind, becomes))
-        if rule is not None:
-            rules.append(rule)
+        rule = None
+        with found.collecting():
+            rule = features.rule(table, name)
+            found.rules += (rule,)
             found.features.append(files.column(table, name))
             if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
                 found.like_ids.append(name)
+        becomes = "error, see below" if rule is None else f"feature: {rule.words()}"
+        found.describe("nodes", name, _type(table, name), becomes)
     if not chosen:
-        rules, found.features = [CONSTANT_FEATURE], [pa.nulls(table.num_rows)]
-        fact = ColumnFact("nodes", CONSTANT_FEATURE.name, "", f"feature: {CONSTANT_FEATURE.words()}")
-        found.columns.append(fact)
-    found.rules = tuple(rules)
+        found.rules, found.features = (CONSTANT_FEATURE,), [pa.nulls(table.num_rows)]
+        found.describe("nodes", CONSTANT_FEATURE.name, "", f"feature: {CONSTANT_FEATURE.words()}")
     for name in names:
-        if name not in {*roles.of_nodes.values(), *chosen}:
+        if name not in {*own, *chosen}:
             becomes = "ignored: the index of a pandas frame" if is_index(name) else "ignored"
-            found.columns.append(ColumnFact("nodes", name, "", becomes))
+            found.describe("nodes", name, "", becomes)
 
 
-def _without_words(
-    table: Table, chosen: Sequence[str], features: FeatureRuleBuilder, words: Sequence[str]
-) -> Table:
+def _without_words(table: Table, features: FeatureRules, words: Sequence[str]) -> Table:
     """Return the table with the words for a missing value removed from text that becomes features."""
     import pyarrow as pa
 
     types = pa.types
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary)
     tests = (*texts, types.is_large_binary, types.is_dictionary)
-    for name in dict.fromkeys(chosen):
+    for name in features.columns:
         if not any(test(table.schema.field(name).type) for test in tests):
             continue
         known = features.named_values(name)
@@ -489,15 +486,6 @@ def _without_words(
         kept = files.without_words(values, [word for word in words if word not in known])
         table = table.set_column(table.column_names.index(name), name, pa.chunked_array([kept]))
     return table
-
-
-@contextmanager
-def _collecting(found: TableInspection) -> Iterator[None]:
-    """Record an error and continue: all problems are reported together."""
-    try:
-        yield
-    except GraphError as error:
-        found.problems.append(str(error))
 
 
 def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[str | None]:
@@ -522,7 +510,7 @@ def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[st
     return parts
 
 
-def _with_listed(found: TableInspection, table: Table, id: str, listed: Column | None) -> Table:
+def _with_listed(table: Table, id: str, listed: Column | None) -> Table:
     """Return the table with an empty row for each listed node that has none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -540,36 +528,25 @@ def _with_listed(found: TableInspection, table: Table, id: str, listed: Column |
     return pa.concat_tables([table, pa.table(rows, schema=table.schema)])
 
 
-def _inspect_edges(
-    found: TableInspection, given: TableSource, roles: Roles, features: FeatureRuleBuilder
-) -> None:
+def _inspect_edges(found: TableInspection, given: TableSource, roles: Roles) -> None:
     """Read the ends of all edges as node indices, and collect the problems."""
     import pyarrow as pa
 
     assert found.ids is not None
-    try:
-        title, code = f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]"
-        nodes = edge_tables.KnownIds(
-            found.ids, title, code, found.id_type, found.written, *edge_tables.GRAPH_ADVICE
-        )
-        ends, problems, dropping = edge_tables.read_endpoints(
-            given, roles.of_edges, nodes, found.choices.unknown_ids
-        )
-    except GraphError as error:
-        found.problems.append(str(error))
-        return
-    for words in problems:
-        found.problems.append(words)
-        if dropping:
-            features.drop_unknown()
-    found.ends = ends
-    if ends.added is None or not len(ends.added):
+    title, code = f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]"
+    nodes = KnownIds(found.ids, title, code, found.id_type, found.written, *GRAPH_ADVICE)
+    found.ends, problems = read_endpoints(given, roles.of_edges, nodes, found.choices.unknown_ids)
+    for problem in problems:
+        with found.collecting():
+            raise problem
+    added = found.ends.added
+    if added is None or not len(added):
         return
     # Nodes that only edges name have no label, no part of the split, and no value in any column.
-    count = len(ends.added)
-    found.ids = pa.concat_arrays([found.ids, ends.added])
+    count = len(added)
+    found.ids = pa.concat_arrays([found.ids, added])
     if found.y is not None:  # None if the labels cannot be used, which is reported
-        found.y = np.concatenate([found.y, np.full(count, labels.UNLABELED)])
+        found.y = np.concatenate([found.y, np.full(count, UNLABELED)])
     if found.targets is not None:
         found.targets = np.concatenate([found.targets, np.full(count, np.nan)])
     if found.parts is not None:
@@ -577,7 +554,12 @@ def _inspect_edges(
     found.features = [pa.concat_arrays([one, pa.nulls(count, one.type)]) for one in found.features]
     for rule in found.rules:
         if rule.fill is None and rule.kind != "category":
-            found.problems.append(features.without_row(rule.name))
+            with found.collecting():
+                raise FixableError(
+                    f"column {rule.name!r} has no value for the nodes that edges alone name; state what a "
+                    "missing value becomes (--missing indicator)",
+                    missing=INDICATOR,
+                )
 
 
 def _type(table: Table, name: str) -> str:
@@ -601,11 +583,7 @@ _SPLITS = ("split", "fold")
 
 
 def guess_roles(nodes: TableSource, edges: TableSource, options: Options) -> tuple[Options, list[str]]:
-    """Return options with a guessed column for each role that has none, and the guesses as text.
-
-    Raises:
-        GraphError: A table cannot be read, or has too few columns.
-    """
+    """Return options with a guessed column for each role that has none, and the guesses as text."""
     names, ends = nodes.names(), edges.names()
     given = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
     found = dict(given)
@@ -640,7 +618,7 @@ def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> st
 
     free = [name for name in names if name not in taken and not is_index(name)]
     called = _called(_IDS, free)
-    types = {called: files.AS_WRITTEN} if nodes.written and called is not None else {}
+    types = {called: AS_WRITTEN} if nodes.written and called is not None else {}
     table = nodes.read(free, types, ("",))
     order = [called, *free] if called is not None else free
     for name in order:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from graphveil._util.kmeans import k_means
+from graphveil._util.clustering import k_means
 from graphveil.core.features import Features, rows, safe_unit, to_dense
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan, calibrate_plan

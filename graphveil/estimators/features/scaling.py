@@ -29,7 +29,7 @@ from graphveil.core.features import Features, to_dense
 from graphveil.core.queries.record_counts import FeatureHistogramQuery
 from graphveil.core.unit import Unit
 from graphveil.data import Graph
-from graphveil.data.columns import columns_beyond
+from graphveil.data.recipes import columns_beyond
 from graphveil.data.tables.encoding import ColumnRule, Encoding, Kind
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.edge_weighting import EdgeWeighting

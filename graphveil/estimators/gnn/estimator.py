@@ -10,7 +10,7 @@ from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import MAX_ROOTS
 from graphveil.core.queries.training_steps import Reach
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
-from graphveil.data.tables.labels import REGRESSION
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit

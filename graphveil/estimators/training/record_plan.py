@@ -27,7 +27,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, NodeUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.data.tables.labels import UNLABELED
+from graphveil.data.tables.encoding import UNLABELED
 from graphveil.estimators.objective import Objective
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.estimators.session import Session

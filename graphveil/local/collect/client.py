@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util.checks import fitting
-from graphveil._util.ldp_statements import exact_sum, exact_sum_text
+from graphveil._util.figures import exact_sum, exact_sum_text
 from graphveil.core.noise.sampling import Integers, Real, Words, row_blocks
 from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.local.collect.encoded_report import Node, chosen_features, encode_all, label_hashes, node_text

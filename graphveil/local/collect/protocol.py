@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from graphveil._util.ldp_statements import exact_sum_text
+from graphveil._util.figures import exact_sum_text
 from graphveil.core.noise.sampling import MAX_OUTPUTS, Floats
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement

@@ -18,9 +18,9 @@ from graphveil._util.figures import counted
 from graphveil.core.noise.sampling import Integers
 from graphveil.data import tables
 from graphveil.data.tables import Column, Table
-from graphveil.data.tables.files import check_columns, feature_columns
+from graphveil.data.tables.encoding import UNLABELED, class_codes
+from graphveil.data.tables.files import feature_columns
 from graphveil.data.tables.ids import distinct_ids
-from graphveil.data.tables.labels import AS_WRITTEN, UNLABELED, class_codes
 from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.local.collect.client import MAX_EPS, randomize_records
 from graphveil.local.collect.encoded_report import Collector
@@ -120,9 +120,7 @@ def read_records(
     if protocol.features is not None:
         needs = f"the protocol collects {counted(protocol.features.dim, 'feature')}"
         columns = feature_columns(path, roles, protocol.columns or None, needs=needs)
-    check_columns(path, [*roles, *columns])
-    types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
-    table = tables.read(path, [*roles, *columns], types)
+    table = tables.read_ids(path, roles, columns)
     if table.num_rows == 0:
         raise GraphError(
             f"{path.name} has no rows, so there are no records to report. Give at least one row."
@@ -151,8 +149,7 @@ def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     """Read a table of LDP reports: the ids, and the texts."""
     import pyarrow as pa
 
-    check_columns(path, [id, REPORT_COLUMN])
-    table = tables.read(path, [id, REPORT_COLUMN], tables.id_types(path, [id]))
+    table = tables.read_ids(path, [id], [REPORT_COLUMN])
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no LDP reports. Give at least one row.")
     try:

@@ -27,11 +27,17 @@ from graphveil.papers.as_published.graph_queries import (
     SeededResponseQuery,
     SeededTotalQuery,
 )
-from graphveil.perturb.arr import ARR
-from graphveil.perturb.edge_rand import EdgeRand, response_facts
 from graphveil.perturb.edge_rr import DendrogramRelease, EdgeRR, PrivHRG, Structure
-from graphveil.perturb.lap_graph import LapGraph, count_facts
-from graphveil.perturb.mechanism import GraphMechanism, adjacency_of, check_share
+from graphveil.perturb.mechanism import (
+    ARR,
+    EdgeRand,
+    GraphMechanism,
+    LapGraph,
+    adjacency_of,
+    check_share,
+    count_facts,
+    response_facts,
+)
 
 SEED = 42  # that the source has for all its graphs
 _SHARED = (

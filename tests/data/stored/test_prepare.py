@@ -19,6 +19,7 @@ import torch
 
 from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import Graph, open_graph, prepare, read_graph, synthetic
+from graphveil.data.graph_files import OFFSETS, manifest_of
 from graphveil.data.preparation import (
     complete_manifest,
     create_manifest,
@@ -27,7 +28,6 @@ from graphveil.data.preparation import (
     lock_folder,
     write_blocks,
 )
-from graphveil.data.stored_graph import OFFSETS, manifest_of
 from graphveil.errors import ConfigError, GraphError
 
 pytest.importorskip("duckdb")

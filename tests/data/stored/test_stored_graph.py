@@ -15,8 +15,8 @@ from scipy import sparse
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import Graph, open_graph
+from graphveil.data.graph_files import MANIFEST, OFFSETS, Manifest, ManifestBlock, keyed_sum, read_manifest
 from graphveil.data.preparation import Keys, Sorted, create_manifest, lock_folder, write_blocks
-from graphveil.data.stored_graph import MANIFEST, OFFSETS, Manifest, ManifestBlock, keyed_sum, read_manifest
 from graphveil.errors import GraphError
 
 NODES, BATCH = 50, 17

@@ -1,4 +1,4 @@
-"""Communities of a graph by the Louvain method, deterministic and in node order."""
+"""Communities by the Louvain method, in node order, and k-means from given centers: both deterministic."""
 
 from typing import Any
 
@@ -56,3 +56,30 @@ def _local_moves(graph: Matrix, resolution: float) -> Integers:
         if moves <= _CONVERGENCE_THRESHOLD * len(member):
             break
     return np.unique(member, return_inverse=True)[1]
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def k_means(points: Floats, centers: Floats, iterations: int) -> Floats:
+    """Return the centers after Lloyd's iterations; a center without points stays where it is.
+
+    >>> k_means(np.array([[0.0], [2.0], [9.0]]), np.array([[0.0], [9.0]]), 5).tolist()
+    [[1.0], [9.0]]
+    """
+    centers = centers.copy()
+    for _ in range(iterations):
+        nearest = nearest_center(points, centers)
+        sizes = np.bincount(nearest, minlength=len(centers))
+        order = np.argsort(nearest, kind="stable")
+        starts, filled = np.cumsum(sizes) - sizes, sizes > 0
+        sums = np.add.reduceat(points[order], starts[filled], axis=0)
+        centers[filled] = sums / sizes[filled, None]
+    return centers
+
+
+def nearest_center(points: Floats, centers: Floats) -> npt.NDArray[np.int64]:
+    """Return the number of the nearest center of each point."""
+    scores = np.square(centers).sum(axis=1) - 2 * points @ centers.T
+    found: npt.NDArray[np.int64] = scores.argmin(axis=1)
+    return found

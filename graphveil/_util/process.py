@@ -1,23 +1,69 @@
-"""Check memory before a computation, because the operating system kills processes that run out of it.
+"""The process: signals that end a command, and the memory that it may still use.
 
-An allocation rarely fails: pages are reserved, and a process that touches too many of them is killed. The
-memory that follows from public sizes alone (nodes, features and classes) is therefore compared with the free
-memory before any budget is spent.
+An allocation rarely fails: pages are reserved, and the operating system kills a process that touches too many
+of them. The memory that follows from public sizes alone (nodes, features and classes) is therefore compared
+with the free memory before any budget is spent.
 """
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from graphveil.errors import GraphError
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_received: int | None = None
+
+
+def interrupt_on_termination() -> None:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP as on SIGINT, and store which signal arrived.
+
+    A signal that the process ignores, or handles by itself, is not changed.
+    """
+    owner = os.getpid()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        global _received
+        if os.getpid() != owner:  # a forked child ends as it would without this handler
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        _received = number
+        raise KeyboardInterrupt
+
+    for number in _ENDING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
+
+
+def ignore_all() -> None:
+    """Ignore further signals that end a command, once it has ended."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def received() -> bool:
+    """Return whether a signal arrived: a library may have raised another error than KeyboardInterrupt."""
+    return _received is not None
+
+
+def exit_code() -> int:
+    """Return the exit code of a command that was interrupted: 128 and the number of the signal."""
+    return 128 + (signal.SIGINT if _received is None else _received)
+
 
 _STATUS, _SYSTEM = Path("/proc/self/status"), Path("/proc/meminfo")
 _OWN_GROUP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _GIB = 2**30
 _UNLIMITED = 1 << 60  # how some groups write that they have no limit
+
+
+# -- memory ----
 
 
 def free() -> int | None:
@@ -68,9 +114,6 @@ def check_room(needed: float, what: str, remedy: str) -> None:
         needed: Bytes, computed from public sizes alone, because the error prints them.
         what: Description of the data, as a plural.
         remedy: Alternative that needs less memory.
-
-    Raises:
-        GraphError: Less free memory than needed.
 
     >>> check_room(0, "no columns at all", "hash them into fewer places")
     """
