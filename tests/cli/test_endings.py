@@ -14,7 +14,7 @@ from command import Files, Invoke, other_of
 
 from cli.conftest import Prepare, inside
 from graphveil import __main__
-from graphveil._util import signals
+from graphveil._util import process
 from graphveil.ledger import DataSetLedger
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
@@ -251,7 +251,7 @@ def test_a_signal_ends_a_command_with_one_line_and_its_code(
     try:
         with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
             patch.setattr(DataSetLedger, "commit", stopping)
-            patch.setattr(signals, "_received", None)
+            patch.setattr(process, "_received", None)
             patch.setattr(sys, "argv", ["graphveil", *command])
             __main__.main()
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import Invoke
 
-from graphveil._util import memory
+from graphveil._util import process
 from graphveil.errors import ConfigError
 from graphveil.serve import Keys
 from graphveil.serve.server import bind_socket
@@ -95,7 +95,7 @@ def test_rejects_more_workers_than_memory_has_room_for(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, words: str
 ) -> None:
     run = run_of("undirected-edge", tmp_path / "run")
-    monkeypatch.setattr(memory, "free", lambda: 16 << 30)  # bytes: at most about 70 workers
+    monkeypatch.setattr(process, "free", lambda: 16 << 30)  # bytes: at most about 70 workers
     answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers)
     assert (answer.code, words in answer.err) == (2, True), answer.err
 
