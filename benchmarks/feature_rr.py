@@ -27,8 +27,8 @@ from scipy import sparse, stats
 from graphveil.core.features import to_dense
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
-from graphveil.local.local_method import CollectionResult, LocalMethod
-from graphveil.local.lpgnn import LPGNN
+from graphveil.local.local_method import ReceivedReports
+from graphveil.local.lpgnn import LPGNN, NetworkMethod
 from graphveil.mechanisms import (
     AnalyticGaussian,
     EvenAllocation,
@@ -269,15 +269,15 @@ class StandardizedLPGNN(LPGNN):
 
     method: ClassVar[str] = "lpgnn"
 
-    def _build_method(self) -> LocalMethod:
+    def _build_method(self) -> NetworkMethod:
         return StandardizedMethod(**vars(super()._build_method()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandardizedMethod(LocalMethod):
+class StandardizedMethod(NetworkMethod):
     """The method of ``StandardizedLPGNN``."""
 
-    def collected(self, graph: Graph, session: Session) -> CollectionResult:
+    def collected(self, graph: Graph, session: Session) -> ReceivedReports:
         """Return the collected estimates, standardized."""
         found = super().collected(graph, session)
         records = replace(found.records, features=standardized(found.records.features))

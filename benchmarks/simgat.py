@@ -16,7 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from scipy import sparse, stats
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
-from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn import LPGNN, NetworkMethod
 from graphveil.papers.simgat import SimGAT, SimilarityPropagationConfig, averaging
 from graphveil.papers.similarity import PublicEdges, parse_similarity
 from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
@@ -72,8 +72,11 @@ class GivenSimGAT(SimGAT):
     method: ClassVar[str] = "lpgnn"
     given: Any = field(default=None, repr=False)
 
-    def _propagation_config(self) -> SimilarityPropagationConfig:
-        return GivenSimilarityConfig(**vars(super()._propagation_config()), given=self.given)
+    def _build_method(self) -> NetworkMethod:
+        method = super()._build_method()
+        return replace(
+            method, propagation=GivenSimilarityConfig(**vars(method.propagation), given=self.given)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,32 +1,292 @@
 """``AutoClassifier``: fits the method that suits a unit, a budget and a graph best.
 
-The rules of choice are in ``estimators/choice.py``, and that of unit ``local-attributes`` is in
-``local/evidence_choice.py``.
+The rules of choice are in ``estimators/choice.py``. That of unit ``local-attributes`` is here: an average of
+models, weighted by the likelihood of held-out LDP reports.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
-from graphveil.errors import ConfigError
+from graphveil.data import Graph
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.choice import Choice, ChosenModel, OutDegreeChoice, PublicChoice, ValidationChoice
+from graphveil.estimators.choice import (
+    Choice,
+    ChosenModel,
+    OutDegreeChoice,
+    PublicChoice,
+    ValidationChoice,
+    read_choice,
+)
 from graphveil.estimators.classcode.estimator import ClassCode
 from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.features.scaling import check_scaling
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.full_graph import GAT, GCN
+from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
+from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.sage import SAGE
-from graphveil.local.evidence_choice import ChosenOnReports, EvidenceChoice
-from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod
+from graphveil.estimators.session import Session
+from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod, TrainedLabelPosterior
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import LocalMethod
-from graphveil.local.lpgnn import NetworkMethod, baseline_of
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords
+from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.lpgnn import NetworkMethod, TrainedLpgnn, baseline_of
+from graphveil.local.noisy_labels import calibrated_log_likelihood, reported_shares
+from graphveil.local.posterior_mixture import mixture_weights
+from graphveil.local.reports import FeatureKeywords, LabelKeywords, known, reported_nodes
+
+_MIN_LIKELIHOOD = 1e-9  # keeps logarithms finite
+_MAX_STANDARD_ERRORS = 2.0  # between the best option and one that is averaged with it
+_WEIGHTS, _MODEL = "auto/weights", "auto/model/"
+TrainedOption = TrainedLpgnn | TrainedLabelPosterior
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceChoice(LocalMethod):
+    """Fit each option to the same LDP reports, and average their predictions (stacking).
+
+    Each option predicts the reports of three folds from those of the other two. The evidence is the
+    log-likelihood of these reports, after calibration by a mixture with class shares. ``stacking_weights``
+    chooses the weights of the average, and which options have none.
+
+    Args:
+        options: Options by name, from the simplest to the most complex.
+
+    Privacy:
+        Unit: ``local-attributes``. Reads: LDP reports and public edges. Charges: one collection. The choice
+        and all fits are post-processing of its reports.
+    """
+
+    options: Mapping[str, PosteriorMethod | NetworkMethod] = field(hash=False)
+
+    @property
+    def decision(self) -> str:
+        """Describe the rule."""
+        names = ", ".join(self.options)
+        return (
+            f"an average of the best of {names} by the likelihood of held-out LDP reports (post-processing)"
+        )
+
+    def check(self, view: Graph) -> None:
+        """Reject an unusable graph, or an option that cannot be computed on this machine."""
+        for option in self.options.values():
+            option.check(view)
+
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        """Collect the reports once, fit each option to them, and average the best ones."""
+        networks = {
+            name: option.options(view, session)  # before records are charged
+            for name, option in self.options.items()
+            if isinstance(option, NetworkMethod)
+        }
+        with session.stage("randomize"):
+            collected = self.collected(view, session)
+        records, labels = collected.records, collected.records.labels
+        fits = list[HeldOutFit]()
+        for name, option in self.options.items():
+            if isinstance(option, NetworkMethod):
+                fits.append(option.cross_fit(view, records, networks[name], session))
+            else:
+                with session.stage("evidence"):
+                    fits.append(option.cross_fit(view, records))
+        noisy, labeled = self.noisy(view, labels), known(labels)
+        weights, gains = [1.0, *[0.0] * (len(fits) - 1)], [0.0] * len(fits)
+        if bool(labeled.any()):
+            likelihood = noisy.likelihood[labeled]
+            shares = likelihood @ reported_shares(noisy, self.transition(view.num_classes))
+            ratios = torch.stack([(fit.held_out[labeled] * likelihood).sum(dim=1) for fit in fits], dim=1)
+            found, evidence = stacking_weights(ratios, shares)
+            weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()
+        models = list[TrainedOption]()
+        for fit, weight in zip(fits, weights, strict=True):
+            assert isinstance(fit.result.trained, TrainedLpgnn | TrainedLabelPosterior)
+            models += [fit.result.trained] if weight else []
+        trained = ChosenOnReports.from_weights(tuple(self.options), weights, gains, models)
+        learned: dict[str, Any] = {"clipped": collected.clipped}
+        if len(models) == 1:
+            learned = {**fits[trained.chosen].result.learned, **learned}
+        else:
+            held = weighted_sum([fit.held_out for fit in fits], weights)
+            parts = {part: reported_nodes(view, labels, part) for part in ("train", "val")}
+            learned["agreement"] = {part: noisy.agreement(held, nodes) for part, nodes in parts.items()}
+        return FitResult(
+            trained=trained,
+            proba=weighted_sum([fit.proba for fit in fits], weights),
+            released=self.released(records),
+            learned=learned,
+        )
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "ChosenOnReports":
+        """Return the averaged models, without reports, which are not stored with a model."""
+        _, evidence, rest = read_choice(state, len(self.options))
+        weights = rest.pop(_WEIGHTS)
+        if weights.shape != (len(self.options),) or not bool((weights > 0).any()):
+            raise ArtifactError(
+                "The stored weights of the methods are damaged. Restore them from the original run folder."
+            )
+        models = list[TrainedOption]()
+        for number in (weights > 0).nonzero()[:, 0].tolist():
+            option, prefix = list(self.options.values())[number], f"{_MODEL}{len(models)}/"
+            own = {name[len(prefix) :]: value for name, value in rest.items() if name.startswith(prefix)}
+            models.append(option.restore(own, sizes, released))
+        return ChosenOnReports.from_weights(tuple(self.options), weights.tolist(), evidence, models)
+
+
+def weighted_sum(probas: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the sum of weighted probabilities; those of weight 0 are left out, so one alone is unchanged.
+
+    >>> weighted_sum([torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])], [0.5, 0.5])
+    tensor([0.7500, 0.2500])
+    """
+    used = [(weight, proba) for weight, proba in zip(weights, probas, strict=True) if weight]
+    if len(used) == 1:
+        return used[0][1]
+    return torch.stack([weight * proba for weight, proba in used]).sum(dim=0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AveragedModels(TrainedOnReports):
+    """Several models of the same reports, whose probabilities are averaged.
+
+    A graph that did not grow from the fitted one has no reported labels. There only networks are averaged.
+
+    Args:
+        models: Models.
+        weights: Their weights, which sum to 1.
+    """
+
+    models: tuple[TrainedOption, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def networks(self) -> list[TrainedLpgnn]:
+        """The models that read features."""
+        return [model for model in self.models if isinstance(model, TrainedLpgnn)]
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether nodes report features, for a network."""
+        return bool(self.networks)
+
+    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict by the averaged posteriors, if no model reads features."""
+        found = [model.answer(view, session, kept).proba for model in self.models]
+        return CachedPrediction(None, (), weighted_sum(found, self.weights))
+
+    def collect(
+        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
+    ) -> CachedReports:
+        """Randomize features once, charge the ledger, and average; see ``TrainedLpgnn.collect``."""
+        first = self.networks[0]
+        collected = first.collect(view, before, session, collection_index)
+        probas, weights = list[Tensor](), list[float]()
+        for model, weight in zip(self.models, self.weights, strict=True):
+            if model is first:
+                probas.append(collected.proba)
+            elif isinstance(model, TrainedLpgnn):
+                probas.append(model.predicted(view, collected.records, session))
+            elif model.is_fitted_on(view):
+                probas.append(model.answer(view, session, None).proba)
+            else:
+                continue
+            weights.append(weight)
+        shares = [weight / sum(weights) for weight in weights]
+        return replace(collected, proba=weighted_sum(probas, shares))
+
+    def state(self) -> State:
+        """Return the parameters of all models."""
+        return {
+            f"{_MODEL}{number}/{name}": value
+            for number, model in enumerate(self.models)
+            for name, value in model.state().items()
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChosenOnReports(TrainedOnReports, ChosenModel):
+    """The average of the kept options, with the reports that all options were fitted to.
+
+    Args:
+        option_weights: Weight of each option; 0 if it is not kept.
+    """
+
+    option_weights: tuple[float, ...]
+
+    @classmethod
+    def from_weights(
+        cls, names: tuple[str, ...], weights: list[float], evidence: list[float], models: list[TrainedOption]
+    ) -> Self:
+        """Return the average of the models of the options with a positive weight."""
+        reports = models[0].reports
+        shares = tuple(weight for weight in weights if weight)
+        return cls(
+            names=names,
+            chosen=weights.index(max(weights)),
+            evidence=tuple(evidence),
+            model=AveragedModels(models=tuple(models), weights=shares, reports=reports),
+            reports=reports,
+            option_weights=tuple(weights),
+        )
+
+    @property
+    def chosen_method(self) -> str:
+        """Name of the kept method, or the names of the averaged ones."""
+        kept = [name for name, weight in self.weights.items() if weight]
+        return kept[0] if len(kept) == 1 else f"average of {', '.join(kept)}"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each option by name."""
+        return dict(zip(self.names, self.option_weights, strict=True))
+
+    def state(self) -> State:
+        """Return the parameters of all averaged models, and the weights."""
+        return {**super().state(), _WEIGHTS: torch.tensor(self.option_weights, dtype=torch.float64)}
+
+
+def stacking_weights(ratios: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weight of each option, (K), and the log-likelihood of each report by each option.
+
+    The weights of all options maximize the likelihood of the held-out reports, as in stacking of predictive
+    distributions (Yao et al. 2018). Likelihoods are calibrated first, so that an overconfident option does
+    not lose its weight. If the average is not more likely than the best option by more than one standard
+    error, only the options are averaged that are at most two standard errors below the best one. Standard
+    errors are those of paired differences.
+
+    >>> ratios = torch.tensor([[1.5, 0.5], [1.4, 0.6], [1.6, 0.4], [1.5, 0.7]])
+    >>> stacking_weights(ratios, torch.ones(4))[0]
+    tensor([1., 0.])
+    """
+    evidence = [calibrated_log_likelihood(each.clamp(min=_MIN_LIKELIHOOD), shares) for each in ratios.t()]
+    best = max(evidence, key=lambda each: float(each.sum()))
+    calibrated = torch.stack(evidence, dim=1).exp()
+    weights = mixture_weights(calibrated)
+    average = calibrated_log_likelihood((ratios @ weights).clamp(min=_MIN_LIKELIHOOD), shares)
+    if _standard_errors(average - best) <= 1:
+        kept = [k for k, each in enumerate(evidence) if _standard_errors(best - each) <= _MAX_STANDARD_ERRORS]
+        weights = torch.zeros(len(evidence))
+        weights[kept] = mixture_weights(calibrated[:, kept])
+    return weights, torch.stack(evidence, dim=1)
+
+
+def _standard_errors(differences: Tensor) -> float:
+    """Return a sum of paired differences in its standard errors; 0 if it is 0."""
+    total = float(differences.sum())
+    error = float(differences.std(correction=0)) * math.sqrt(len(differences))
+    return total / max(error, _MIN_LIKELIHOOD) if total else 0.0
+
+
+# -- the estimator ----
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -18,7 +18,7 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.local.local_method import ReceivedReports, TrainedOnReports
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, known
+from graphveil.local.reports import UNKNOWN, RandomizedRecords, known
 from graphveil.mechanisms import LabelMechanism, LocalHashing
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.privacy import Guarantee

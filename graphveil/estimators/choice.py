@@ -9,7 +9,7 @@ Three rules decide here, and each is private for its own reason:
   the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
 * Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
 
-``graphveil/local/evidence_choice.py`` has the rule of unit ``local-attributes``.
+``graphveil/auto.py`` has the rule of unit ``local-attributes``.
 """
 
 import math

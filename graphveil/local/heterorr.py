@@ -38,14 +38,17 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.collect.protocol import report_guarantee
 from graphveil.local.local_method import record_deviations
-from graphveil.local.randomized_records import (
+from graphveil.local.reports import (
+    ROW_SCALED,
+    FeatureKeywords,
+    ReportConfig,
     clipped_values,
     collect_reports,
     estimate_features,
+    feature_row,
     randomize_features,
     scaled,
 )
-from graphveil.local.report_config import ROW_SCALED, FeatureKeywords, ReportConfig, feature_row
 from graphveil.mechanisms import FeatureMechanism, LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.message_passing import GcnArchitecture

@@ -18,7 +18,7 @@ from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import HeldOutFit, LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import AUTO, PRIORS, Prior, Steps, check_steps, diffusion_hops
-from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, reported_nodes
+from graphveil.local.reports import UNKNOWN, RandomizedRecords, reported_nodes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

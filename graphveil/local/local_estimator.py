@@ -32,8 +32,12 @@ from graphveil.local.local_method import (
     TrainedOnReports,
     collection_requests,
 )
-from graphveil.local.randomized_records import (
+from graphveil.local.reports import (
+    FeatureKeywords,
+    LabelKeywords,
     RandomizedRecords,
+    ReportConfig,
+    check_budgets,
     known,
     label_report_nodes,
     outside,
@@ -41,7 +45,6 @@ from graphveil.local.randomized_records import (
     scaled,
     sparse_estimates,
 )
-from graphveil.local.report_config import FeatureKeywords, LabelKeywords, ReportConfig, check_budgets
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.privacy import Guarantee

@@ -50,15 +50,16 @@ from graphveil.local.posterior_mixture import (
     Steps,
     mixed_posterior,
 )
-from graphveil.local.randomized_records import (
+from graphveil.local.reports import (
+    ROW_SCALED,
     RandomizedRecords,
+    ReportConfig,
     clipped_values,
     collect_reports,
     exact_records,
     label_report_nodes,
     reported_nodes,
 )
-from graphveil.local.report_config import ROW_SCALED, ReportConfig
 from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
 from graphveil.privacy import Guarantee
@@ -73,25 +74,17 @@ NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReceivedReports:
-    """Existing reports for a fit, in place of records that the fit would randomize.
+    """The reports of one collection: of a fit, or existing ones that a fit uses in place of records.
 
     Args:
         records: The reports.
+        clipped: Clipped values of each node, a handle; None if only the clients know them.
         guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
-        clipped: Clipped values of each node in that model; None if only the clients know them.
     """
 
     records: RandomizedRecords
+    clipped: Any = None
     guarantee: Guarantee | None = None
-    clipped: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class CollectionResult:
-    """Result of one collection: the randomized records, and a handle of the clipped values of each node."""
-
-    records: RandomizedRecords
-    clipped: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +174,7 @@ class LocalMethod(Method):
 
     # -- one collection ------------------------------------------------------------------------------------
 
-    def collected(self, view: Graph, session: Session) -> CollectionResult:
+    def collected(self, view: Graph, session: Session) -> ReceivedReports:
         """Randomize every node record and charge the ledger; return exact records if the unit is ``none``.
 
         Privacy:
@@ -189,10 +182,10 @@ class LocalMethod(Method):
             the session, once.
         """
         if self.received is not None:
-            return CollectionResult(self.received.records, self.received.clipped)
+            return self.received
         config = self.report_config
         if not self.privacy_config.protects:
-            return CollectionResult(exact_records(view, config.scaling))
+            return ReceivedReports(records=exact_records(view, config.scaling))
         randomizer = config.randomizer(view.num_features, view.num_classes)
         report_file = None
         if session.workspace is not None:
@@ -201,7 +194,7 @@ class LocalMethod(Method):
         randomize = partial(randomizer, label_report_nodes(view), session.noise_seed)
         found = self.collect_reports(view, session, randomize, randomizer.parts(view), report_file)
         clipped = None if config.features is None else clipped_values(config.bounds, view.x, config.scaling)
-        return CollectionResult(randomizer.received(found, view.x), clipped)
+        return ReceivedReports(records=randomizer.received(found, view.x), clipped=clipped)
 
     def collect_reports(
         self,

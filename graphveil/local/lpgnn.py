@@ -47,8 +47,7 @@ from graphveil.local.posterior_mixture import (
     mean_degree,
     without_labels,
 )
-from graphveil.local.randomized_records import RandomizedRecords, known, reported_nodes, scaled
-from graphveil.local.report_config import FeatureKeywords
+from graphveil.local.reports import FeatureKeywords, RandomizedRecords, known, reported_nodes, scaled
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.nn.lpgnn import (
     BACKBONES,

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.randomized_records import known
+from graphveil.local.reports import known
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
 from graphveil.propagation import KProp, Propagation, SparseMap, propagate
 from graphveil.training import EpochRecord, TrainingSchedule

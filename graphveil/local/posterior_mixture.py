@@ -27,7 +27,7 @@ from graphveil.local.noisy_labels import (
     product_posterior,
     shares_without_poisoning,
 )
-from graphveil.local.randomized_records import UNKNOWN, known
+from graphveil.local.reports import UNKNOWN, known
 
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
 PredictionRule = Literal["network", "posterior", "product", "shares"]

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.claim import NOT_RANDOMIZED as NOT_RANDOMIZED
     from graphveil.mechanisms.claim import LocalDPClaim as LocalDPClaim
     from graphveil.mechanisms.claim import node_features_statement as node_features_statement
-    from graphveil.mechanisms.feature_rr import Bins as Bins
-    from graphveil.mechanisms.feature_rr import FeatureRR as FeatureRR
+    from graphveil.mechanisms.feature_mechanisms import Bins as Bins
+    from graphveil.mechanisms.feature_mechanisms import FeatureRR as FeatureRR
+    from graphveil.mechanisms.feature_mechanisms import MultiBit as MultiBit
     from graphveil.mechanisms.features import Bounds as Bounds
     from graphveil.mechanisms.features import EvenAllocation as EvenAllocation
     from graphveil.mechanisms.features import FeatureMechanism as FeatureMechanism
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.labels import LocalHashing as LocalHashing
     from graphveil.mechanisms.labels import SubsetSelection as SubsetSelection
     from graphveil.mechanisms.local_noise import LocalNoise as LocalNoise
-    from graphveil.mechanisms.multi_bit import MultiBit as MultiBit
 
 _HOMES = {
     "core.noise.discrete_gaussian": ("DiscreteGaussian", "IntegerNoise", "RoundedGaussian", "choose_sampler"),
     "core.noise.steps": ("StepNoise", "public_rate"),
     "mechanisms.claim": ("NOT_COLLECTED", "NOT_RANDOMIZED", "LocalDPClaim", "node_features_statement"),
-    "mechanisms.feature_rr": ("Bins", "FeatureRR"),
+    "mechanisms.feature_mechanisms": ("Bins", "FeatureRR", "MultiBit"),
     "mechanisms.features": (
         "Bounds",
         "EvenAllocation",
@@ -50,7 +50,6 @@ _HOMES = {
     "mechanisms.importance": ("permutation_importance", "public_weights", "shap_importance"),
     "mechanisms.labels": ("LabelMechanism", "LabelRR", "LocalHashing", "SubsetSelection"),
     "mechanisms.local_noise": ("LocalNoise",),
-    "mechanisms.multi_bit": ("MultiBit",),
     "papers.as_published.record_feature_rr": ("RecordFeatureRR", "record_loss", "record_weights"),
     "papers.analytic_gaussian": ("AnalyticGaussian", "analytic_sigma"),
     "papers.per_feature": ("PerFeature", "SampledAllocation"),

@@ -19,7 +19,7 @@ from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN, KPropConfig, LpgnnKeywords, NetworkMethod, baseline_of
 from graphveil.local.posterior_mixture import Steps
-from graphveil.local.report_config import FeatureKeywords
+from graphveil.local.reports import FeatureKeywords
 from graphveil.papers.similarity import PublicEdges, parse_similarity
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 

@@ -23,7 +23,7 @@ from graphveil.mechanisms import (
     PerFeature,
     WeightedAllocation,
 )
-from graphveil.mechanisms.feature_rr import best_bins
+from graphveil.mechanisms.feature_mechanisms import best_bins
 
 from .protocols import LABEL, SURVEYS
 

@@ -404,7 +404,7 @@ BUGS = [
         name="auto_chooses_by_exact_labels_in_place_of_reports",
         edits=[
             (
-                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "graphveil.auto:EvidenceChoice.fit",
                 "likelihood = noisy.likelihood[labeled]",
                 "likelihood = torch.eye(view.num_classes)[view.y._unwrap()[labeled]]",
             ),
@@ -415,7 +415,7 @@ BUGS = [
         name="auto_collects_again_for_its_choice",
         edits=[
             (
-                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "graphveil.auto:EvidenceChoice.fit",
                 "noisy, labeled = self.noisy(view, labels), known(labels)",
                 "labels = self.collected(view, session).records.labels; "
                 "noisy, labeled = self.noisy(view, labels), known(labels)",
@@ -427,7 +427,7 @@ BUGS = [
         name="each_averaged_network_collects_features_again",
         edits=[
             (
-                "graphveil.local.evidence_choice:AveragedModels.collect",
+                "graphveil.auto:AveragedModels.collect",
                 "model.predicted(view, collected.records, session)",
                 "model.collect(view, before, session, collection_index).proba",
             )
@@ -3514,7 +3514,7 @@ BUGS = [
         name="floor_and_best_are_mixed_up",
         edits=[
             (
-                "graphveil.mechanisms.multi_bit:MultiBit.samples",
+                "graphveil.mechanisms.feature_mechanisms:MultiBit.samples",
                 'if self.m == "floor":',
                 'if self.m == "best":',
             )
@@ -3784,7 +3784,7 @@ BUGS = [
         name="features_that_are_not_reported_are_received",
         edits=[
             (
-                "graphveil.local.report_config:ReportConfig.public_fields",
+                "graphveil.local.reports:ReportConfig.public_fields",
                 "public = self.features is not None and (",
                 "public = self.features is None or (",
             )
@@ -3795,7 +3795,7 @@ BUGS = [
         name="all_labels_are_public_if_features_are",
         edits=[
             (
-                "graphveil.local.report_config:ReportConfig.public_fields",
+                "graphveil.local.reports:ReportConfig.public_fields",
                 "if math.isinf(self.eps_y) else features",
                 "if features or math.isinf(self.eps_y) else features",
             )
@@ -3973,8 +3973,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.local_method:LocalMethod.collected",
-                "return CollectionResult(randomizer.received(found, view.x), clipped)",
-                "return CollectionResult(replace(randomizer.received(found, view.x), labels=view.y._unwrap()), clipped)",
+                "records=randomizer.received(found, view.x), clipped=clipped)",
+                "records=replace(randomizer.received(found, view.x), labels=view.y._unwrap()), clipped=clipped)",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnn-local-attributes]",
@@ -3984,10 +3984,9 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.local_method:LocalMethod.collected",
-                "return CollectionResult(randomizer.received(found, view.x), clipped)",
-                "exact = type(randomizer.received(found, view.x).features)(view.x._unwrap())\n"
-                "        return CollectionResult("
-                "replace(randomizer.received(found, view.x), features=exact), clipped)",
+                "records=randomizer.received(found, view.x), clipped=clipped)",
+                "records=replace(randomizer.received(found, view.x), features="
+                "type(randomizer.received(found, view.x).features)(view.x._unwrap())), clipped=clipped)",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[simgat-local-attributes]",
@@ -6174,7 +6173,7 @@ BUGS = [
         name="evidence_is_not_relative_to_the_shares_of_classes",
         edits=[
             (
-                "graphveil.local.evidence_choice:EvidenceChoice.fit",
+                "graphveil.auto:EvidenceChoice.fit",
                 "(evidence - shares.log()[:, None]).mean(dim=0)",
                 "evidence.mean(dim=0)",
             )

@@ -10,11 +10,10 @@ import torch
 from command import Invoke
 
 import graphveil as gv
-from graphveil.auto import AutoClassifier
+from graphveil.auto import AutoClassifier, stacking_weights
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.local.collect import CollectionProtocol
-from graphveil.local.evidence_choice import stacking_weights
 from graphveil.mechanisms import LabelRR
 from graphveil.runs.run_audit import audit_run
 from tests.estimators.conftest import CLASSES, grouped

@@ -12,7 +12,7 @@ from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, UnitError
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.posterior_mixture import PRIORS, diffusion_hops
-from graphveil.local.randomized_records import label_report_nodes
+from graphveil.local.reports import label_report_nodes
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from tests.estimators.conftest import CLASSES, grouped
 

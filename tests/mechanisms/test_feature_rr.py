@@ -8,7 +8,7 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bins, Duchi, EvenAllocation, FeatureRR, WeightedAllocation
-from graphveil.mechanisms.feature_rr import best_bins
+from graphveil.mechanisms.feature_mechanisms import best_bins
 from graphveil.papers.scalar_mechanisms import StepDistribution
 
 from .fits import fits, stream

@@ -33,7 +33,7 @@ READERS = {  # by part and file
     "perturb/mechanism.py": "public edges",
     "estimators/spectral.py": "released edges, or any without privacy",
     "local/noisy_labels.py": "public edges",
-    "local/randomized_records.py": "public edges",
+    "local/reports.py": "public edges",
 }
 
 

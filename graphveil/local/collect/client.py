@@ -23,9 +23,9 @@ from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.local.collect.encoded_report import Node, chosen_features, encode_all, label_hashes, node_text
 from graphveil.local.collect.protocol import CollectionProtocol
 from graphveil.mechanisms.claim import check_budget
+from graphveil.mechanisms.feature_mechanisms import MultiBit
 from graphveil.mechanisms.features import LDPReports
 from graphveil.mechanisms.labels import MISSING, LocalHashing
-from graphveil.mechanisms.multi_bit import MultiBit
 
 MAX_EPS = 8.0  # per record; see docs/decisions/015-untrusted-protocols.md
 SECRET_BYTES = 32

@@ -29,9 +29,9 @@ from graphveil._util.checks import fitting
 from graphveil.core.noise.sampling import Integers, row_blocks, subsets
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.local.collect.protocol import DIGEST_BYTES, CollectionProtocol
+from graphveil.mechanisms.feature_mechanisms import MultiBit
 from graphveil.mechanisms.features import LDPReports, Single
 from graphveil.mechanisms.labels import LabelRR, LocalHashing
-from graphveil.mechanisms.multi_bit import MultiBit
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
 TAG_BYTES = 16

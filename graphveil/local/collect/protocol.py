@@ -14,10 +14,9 @@ from graphveil._util.figures import exact_sum_text
 from graphveil.core.noise.sampling import MAX_OUTPUTS, Floats
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement
-from graphveil.mechanisms.feature_rr import FeatureRR
+from graphveil.mechanisms.feature_mechanisms import FeatureRR, MultiBit
 from graphveil.mechanisms.features import Bounds, EvenAllocation, WeightedAllocation
 from graphveil.mechanisms.labels import LABELS, LabelLaw, LabelRR, LocalHashing
-from graphveil.mechanisms.multi_bit import MultiBit
 
 if TYPE_CHECKING:
     from graphveil.privacy import Guarantee

@@ -19,7 +19,7 @@ from graphveil.data import Graph
 from graphveil.errors import BudgetError
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
-from graphveil.local.randomized_records import collect_reports
+from graphveil.local.reports import collect_reports
 
 STEPS = ("check", "id", "record", "commit", "randomize", "reports")
 

@@ -20,8 +20,7 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.session import Session
 from graphveil.local.noisy_labels import NoisyLabels
-from graphveil.local.randomized_records import outside, scaled
-from graphveil.local.report_config import FEATURES, WEIGHTED_MECHANISMS
+from graphveil.local.reports import FEATURES, WEIGHTED_MECHANISMS, outside, scaled
 from graphveil.mechanisms import Bounds, SubsetSelection, WeightedAllocation
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)

@@ -22,7 +22,7 @@ from graphveil.local.posterior_mixture import (
     mixture_weights,
     without_labels,
 )
-from graphveil.local.randomized_records import UNKNOWN
+from graphveil.local.reports import UNKNOWN
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
 from tests.estimators.conftest import grouped
 

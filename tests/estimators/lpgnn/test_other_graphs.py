@@ -12,7 +12,7 @@ from graphveil.core.events import LocalReport, compose
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference import ASSERTED_NODES
 from graphveil.local.local_method import CachedReports
-from graphveil.local.randomized_records import RandomizedRecords
+from graphveil.local.reports import RandomizedRecords
 from graphveil.propagation import KProp
 
 BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}

@@ -11,7 +11,7 @@ from graphveil.local.noisy_labels import (
     poisoning_estimate,
     shares_without_poisoning,
 )
-from graphveil.local.randomized_records import UNKNOWN
+from graphveil.local.reports import UNKNOWN
 from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, LocalNoise, SubsetSelection
 
 CLASSES, NODES, CLAIMED = 7, 40_000, 2

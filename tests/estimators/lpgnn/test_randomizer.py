@@ -12,8 +12,14 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
 from graphveil.local.noisy_labels import class_shares
-from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features, label_report_nodes
-from graphveil.local.report_config import ReportConfig, feature_row
+from graphveil.local.reports import (
+    UNKNOWN,
+    Randomizer,
+    ReportConfig,
+    estimate_features,
+    feature_row,
+    label_report_nodes,
+)
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from tests.estimators.conftest import CLASSES, FEATURES, grouped
 
