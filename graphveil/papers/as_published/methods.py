@@ -10,7 +10,7 @@ from graphveil.estimators.method import Method
 from graphveil.local import heterorr, lpgnn
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.lpgnn import NetworkMethod
-from graphveil.local.report_config import FeatureKeywords
+from graphveil.local.reports import FeatureKeywords
 from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.papers import simgat
 from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
