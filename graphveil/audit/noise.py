@@ -117,15 +117,12 @@ class Exact(Law):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the value."""
         return self.value.shape
 
     def draw(self, rng: Generator) -> Floats:
-        """Return the value."""
         return self.value
 
     def against(self, other: "Exact", delta: float) -> LossLowerBound:
-        """Return a certain loss if the values differ."""
         return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
 
 
@@ -138,15 +135,12 @@ class AdditiveLaw(Law):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the value."""
         return self.value.shape
 
     def scale_differs(self, other: "AdditiveLaw") -> bool:
-        """Whether the scale differs."""
         return not same(self.scale, other.scale)
 
     def shared(self, later: "AdditiveLaw") -> Floats:
-        """Return the difference, in which the noise cancels."""
         return np.asarray(self.value / self.scale - later.value / later.scale)
 
 
@@ -155,7 +149,6 @@ class GaussianLaw(AdditiveLaw):
     """N(value, scale^2)."""
 
     def draw(self, rng: Generator) -> Floats:
-        """Return the value and noise."""
         return self.value + self.scale * rng.standard_normal(self.shape)
 
     def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
@@ -184,7 +177,6 @@ class LaplaceLaw(AdditiveLaw):
     """Laplace noise."""
 
     def draw(self, rng: Generator) -> Floats:
-        """Return the value and noise."""
         return np.asarray(self.value + rng.laplace(scale=self.scale, size=self.shape))
 
     def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
@@ -210,20 +202,16 @@ class FlipLaw(Law):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the bits."""
         return self.bits.shape
 
     def draw(self, rng: Generator) -> npt.NDArray[np.bool_]:
-        """Draw bits."""
         chosen, fair = rng.random(self.shape) < 2 * self.flip, rng.random(self.shape) < 0.5
         return np.where(chosen, fair, self.bits)
 
     def scale_differs(self, other: "FlipLaw") -> bool:
-        """Whether the probability differs."""
         return not same(self.flip, other.flip)
 
     def against(self, other: "FlipLaw", delta: float) -> LossLowerBound:
-        """Return the loss of the most likely answers."""
         ones = [
             np.broadcast_to(np.where(law.bits, 1 - law.flip, law.flip), self.shape) for law in (self, other)
         ]
@@ -246,16 +234,13 @@ class ChoiceLaw(Law):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of rows, and number of choices."""
         return self.probabilities.shape
 
     def draw(self, rng: Generator) -> npt.NDArray[np.int64]:
-        """Draw one choice per row."""
         beyond = np.cumsum(self.probabilities, axis=1) < rng.random((len(self.probabilities), 1))
         return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
 
     def against(self, other: "ChoiceLaw", delta: float) -> LossLowerBound:
-        """Return the loss of the most distinguishing choices."""
         return of_choices(self.probabilities, other.probabilities)
 
 

@@ -84,13 +84,11 @@ class ZeroNoise(IntegerNoise):
     """Sampler that draws zero."""
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Return zero."""
         return 0.0
 
     def draw(
         self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int
     ) -> npt.NDArray[np.signedinteger[Any]]:
-        """Return zeros."""
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
@@ -113,7 +111,6 @@ class RecordingZeroNoise(ZeroNoise):
     def draw(
         self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int
     ) -> npt.NDArray[np.signedinteger[Any]]:
-        """Record the request and return zeros."""
         self.drawn.append((self.sigma, tuple(rows.tolist()), dim))
         return super().draw(stream, rows, dim)
 

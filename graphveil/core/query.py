@@ -230,12 +230,10 @@ class GaussianQuery(Query):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """Standard deviations of the noise, one for each kind of row."""
         return self.sigma if isinstance(self.sigma, tuple) else (self.sigma,)
 
     @property
     def unit_steps(self) -> float:
-        """Grid steps in a contribution of size one."""
         return 2.0**self.grid_bits
 
     def noisy_counts(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:

@@ -145,7 +145,6 @@ class LocalCurve(Curve):
     least: float = 0.0  # the delta that the reports need
 
     def delta(self, epsilon: float) -> float:
-        """Return the LDP reports' delta from their epsilon on, and below it the remainder of the ratio."""
         if epsilon >= self.total:
             return self.least
         return min(1.0, self.least - math.expm1(epsilon - self.total))
@@ -179,7 +178,6 @@ class ShiftedCurve(Curve):
     lost: float
 
     def delta(self, epsilon: float) -> float:
-        """Return the other curve's delta at the remaining epsilon."""
         if epsilon >= self.more:
             return min(1.0, self.curve.delta(epsilon - self.more) + self.lost)
         return min(1.0, self.curve.delta(0.0) - math.expm1(epsilon - self.more) + self.lost)
@@ -190,7 +188,6 @@ class ShiftedCurve(Curve):
         return self.curve.epsilon(left) + self.more if left >= 0 else math.inf
 
     def tpr(self, fpr: float) -> float:
-        """Return e^more times the other curve's rate, plus the lost delta, for any test of both."""
         rate = self.curve.tpr(fpr)
         if self.more > MAX_LOSS:
             return 1.0
@@ -282,12 +279,10 @@ class PureGaussianCurve(Curve):
     mu: float
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at this epsilon."""
         found = gaussian.deltas_of(epsilon - np.asarray(self.pure.losses), self.mu)
         return min(1.0, math.fsum(np.asarray(self.pure.masses) * found))
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon, which is at most that of the Gaussian plus the largest loss."""
         if delta <= 0:
             return math.inf
         if self.delta(0.0) <= delta:
@@ -306,15 +301,12 @@ class WorstCurve(Curve):
     curves: tuple[Curve, ...]
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest delta at this epsilon."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest epsilon at this delta."""
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def tpr(self, fpr: float) -> float:
-        """Return the largest true-positive rate."""
         return max(curve.tpr(fpr) for curve in self.curves)
 
 
@@ -332,11 +324,9 @@ class PldCurve(Curve):
     largest_loss: float = math.inf
 
     def delta(self, epsilon: float) -> float:
-        """Return the distribution's delta at this epsilon, and the doubt on top."""
         return min(1.0, float(self.pld.get_delta_for_epsilon(epsilon)) + self.delta_error)
 
     def epsilon(self, delta: float) -> float:
-        """Return the distribution's epsilon at this delta less the doubt, or its largest loss."""
         left = delta - self.delta_error
         if left <= 0:
             return self.largest_loss if delta >= 0 else math.inf

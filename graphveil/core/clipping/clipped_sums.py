@@ -154,7 +154,6 @@ class GhostClippedSum(ClippedSum):
 
     @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
-        """Add them chunk by chunk."""
         for part in chunks(index, self._numbers):
             self._add_chunk(part, clip)
 
@@ -195,7 +194,6 @@ class LogitWeightsClippedSum(ClippedSum):
 
     @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
-        """Add them chunk by chunk."""
         for part in chunks(index, self._logits.shape[0] * self._logits.shape[2]):
             logits = self._logits.index_select(1, part)
             mixed = (logits * self.weights[:, None, None]).sum(dim=0)
@@ -374,7 +372,6 @@ class PerSampleClippedSum(ClippedSum):
         self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named)
 
     def add(self, index: Tensor, clip: float) -> None:
-        """Add them chunk by chunk."""
         for part in chunks(index, len(self.weights)):
             self._add_chunk(part, clip)
 

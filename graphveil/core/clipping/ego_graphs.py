@@ -345,7 +345,6 @@ class EgoGraphClippedSum(ClippedSum):
         keep_freed_memory()
 
     def begin(self, step: int) -> None:
-        """Sample the ego graphs that the step reads."""
         self._records.begin(step)
 
     def add(self, index: Tensor, clip: float) -> None:

@@ -260,7 +260,6 @@ class Affine(GhostModule):
         self.weight, self.bias, self.weight_sum, self.bias_sum = weight, bias, weight_sum, bias_sum
 
     def forward(self, x: Batch) -> tuple[Tensor, RecordRows]:
-        """Return W h + b, and store h."""
         rows = DenseRecordRows(x) if isinstance(x, Tensor) else cast(RecordRows, x)
         return rows.affine(self.weight, self.bias), rows
 
@@ -272,7 +271,6 @@ class Affine(GhostModule):
         return self.weight.t() @ delta if inputs else None
 
     def affines(self) -> "Iterator[Affine]":
-        """Yield this map."""
         yield self
 
 
@@ -290,14 +288,12 @@ class Activation(GhostModule):
         self._function, self._times_slope = _ACTIVATIONS[name]
 
     def forward(self, x: Batch) -> tuple[Tensor, Tensor]:
-        """Return the activation, and store it."""
         out = self._function(cast(Tensor, x))
         return out, out
 
     def backward(
         self, saved: Tensor, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
     ) -> Tensor:
-        """Multiply by the slope."""
         return self._times_slope(delta, saved)
 
 
@@ -357,7 +353,6 @@ class GhostSequential(GhostModule):
         self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters
 
     def forward(self, x: Batch) -> tuple[Tensor, list[Any]]:
-        """Return the last part's output."""
         kept = []
         for part in self._parts:
             x, saved = part.forward(x)
@@ -367,7 +362,6 @@ class GhostSequential(GhostModule):
     def backward(
         self, saved: list[Any], delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
     ) -> Tensor | None:
-        """Run backward down to the first module with parameters, or to the input if requested."""
         gradient: Tensor | None = delta
         for part, kept, before in zip(self._parts[::-1], saved[::-1], self._before[::-1], strict=True):
             if gradient is None:
@@ -376,7 +370,6 @@ class GhostSequential(GhostModule):
         return gradient
 
     def affines(self) -> Iterator[Affine]:
-        """Yield the affine maps of all parts."""
         for part in self._parts:
             yield from part.affines()
 
@@ -415,6 +408,5 @@ class GhostBranches(GhostModule):
             part.backward(kept, gradient, gradient_factors, inputs=False)
 
     def affines(self) -> Iterator[Affine]:
-        """Yield the affine maps of all branches."""
         for part in self._parts:
             yield from part.affines()

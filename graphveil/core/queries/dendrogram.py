@@ -263,14 +263,12 @@ class BlockCountQuery(LaplaceCountQuery):
     data: ClassVar[type[BlockCountData]] = BlockCountData
 
     def example_data(self, graph: ExampleGraph) -> BlockCountData | None:
-        """Return all node pairs, with a random tree over the listed nodes."""
         leaves = graph.domain.slots.nodes
         if leaves < 2:
             return None
         return BlockCountData(graph.domain, tree=Dendrogram.balanced(leaves, graph.generator("tree")))
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check that the tree is over the listed nodes."""
         found = super().prepare(data, public)
         tree: Dendrogram | None = data.tree
         if tree is None or tree.leaves != data.domain.slots.nodes:

@@ -102,7 +102,6 @@ class EdgeCountQuery(GaussianQuery):
         reject_edges_stored_twice(unit, directed=directed)
 
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
-        """Check the labels of labeled groups."""
         inside = self._inside(public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
@@ -112,7 +111,6 @@ class EdgeCountQuery(GaussianQuery):
         return PreparedData(public, (data.labels,))
 
     def example_data(self, graph: ExampleGraph) -> EdgeCountData:
-        """Return random classes."""
         drawn = graph.generator("classes").integers(self.classes, size=graph.nodes)
         return EdgeCountData(torch.from_numpy(drawn))
 
@@ -142,7 +140,6 @@ class EdgeCountQuery(GaussianQuery):
 
     @property
     def groups(self) -> int:
-        """The number of groups that the counts distinguish."""
         return len(self.labeled)
 
 
@@ -226,7 +223,6 @@ class NeighborCountQuery(Query):
 
     @property
     def law(self) -> DiscreteLaplace:
-        """The law of the noise."""
         return DiscreteLaplace(self.epsilon)
 
     def event(self, unit: Unit) -> Event:
@@ -259,7 +255,6 @@ class NeighborCountQuery(Query):
         return fields
 
     def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
-        """Check the classes."""
         classes = data.classes
         if not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1):
             raise ReleaseError(
@@ -274,7 +269,6 @@ class NeighborCountQuery(Query):
         return NeighborCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return noisy counts."""
         ranks = None if private.directed else self._ranks(data)
         classes = data.arrays[0].numpy()
         return private.rows(NoisyCounts(classes, ranks, self.classes, self.held_out, self.law, key))
@@ -289,12 +283,10 @@ class NeighborCountQuery(Query):
 
     @property
     def groups(self) -> int:
-        """The number of groups of nodes."""
         return 1 if self.ranks is None else len(self.ranks)
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
 
     @property

@@ -191,7 +191,6 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         return _PreparedEdgeTraining(public, arrays, data.descend)
 
     def example_data(self, graph: ExampleGraph) -> EdgeAttentionData:
-        """Return one step at random parameters, with every node as a target."""
         rng = graph.generator("network")
         rows, weights = rng.normal(size=(graph.nodes, self.dim)), rng.normal(size=self.parameters)
         labels, batch = rng.integers(self.classes, size=graph.nodes), graph.nodes * self.sampling_rate
@@ -204,7 +203,6 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         )
 
     def answer(self, private: PrivateEdges, data: _PreparedEdgeTraining, key: bytes) -> Tensor:
-        """Return the last parameters of the descent."""
         rows, targets, classes, start = data.arrays
         gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
         return data.descend(start.to(torch.float64), gradients).to(torch.float64)

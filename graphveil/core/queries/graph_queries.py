@@ -104,7 +104,6 @@ class BoundedQuery(Query):
             )
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check that the node pairs are those of the graph."""
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(
                 f"the node pairs are those of {len(data.domain.rank)} nodes, but the graph has "
@@ -157,18 +156,15 @@ class EdgeResponseQuery(BoundedQuery):
         return (self.law.estimate_deviation(),)
 
     def example_data(self, graph: ExampleGraph) -> EdgeResponseData:
-        """Return all node pairs."""
         return EdgeResponseData(graph.domain)
 
     def check_number(self, number: float) -> None:
-        """Check the share."""
         if not 0 <= number <= 1:
             raise ReleaseError(
                 "the share of edges to keep must be between 0 and 1; the release stays charged"
             )
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the node pairs that are edges afterwards."""
         return private.pieces(PerturbedNodePairs(data.domain, replace(self.law, share=data.number), key))
 
 
@@ -195,12 +191,10 @@ class LaplaceCountQuery(BoundedQuery):
 
     @property
     def law(self) -> DiscreteLaplace:
-        """The law of the noise."""
         return DiscreteLaplace(self.epsilon)
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """Standard deviation of the noise in edges."""
         return (self.law.sigma,)
 
 
@@ -223,7 +217,6 @@ class EdgeTotalQuery(LaplaceCountQuery):
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
     def example_data(self, graph: ExampleGraph) -> EdgeTotalData:
-        """Return all node pairs."""
         return EdgeTotalData(graph.domain)
 
     @forms_private_sum("EdgeTotalQuery")
@@ -290,18 +283,15 @@ class TopNodePairsQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a cell's noise."""
         return (2**0.5 / self.epsilon,)
 
     def check_number(self, number: float) -> None:
-        """Check the number of edges."""
         if number < 0 or number != int(number):
             raise ReleaseError(
                 "the number of edges must be an integer of at least 0; the release stays charged"
             )
 
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the chosen node pairs."""
         cells = NoisyCells(self.epsilon, data.domain.size, min(int(data.number), data.domain.size))
         if not cells.wanted:
             return torch.empty(0, dtype=torch.int64)

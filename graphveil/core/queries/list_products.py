@@ -154,7 +154,6 @@ class ListProductQuery(GaussianQuery):
         return PreparedData(public, (columns.to(torch.int64), data.counted))
 
     def example_data(self, graph: ExampleGraph) -> ListProductData:
-        """Return some nodes as items, in random order, and some sources that count."""
         rng = graph.generator("columns")
         columns = np.full(graph.nodes, NO_COLUMN, dtype=np.int64)
         items = rng.permutation(graph.nodes)[: self.columns]

@@ -202,7 +202,6 @@ class NeighborSumQuery(GaussianQuery):
         return self._largest_similarity(unit) * self.weights.sensitivity(unit)
 
     def changed(self, unit: Unit) -> int:
-        """Return how many coordinates one differing edge, or one node with all its edges, may change."""
         if isinstance(unit, NodeBoundedDegree):
             return int(unit.change) * unit.max_degree * self.dim
         return 2 * self.dim
@@ -217,7 +216,6 @@ class NeighborSumQuery(GaussianQuery):
         return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
     def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
-        """Compute the tables of the weights from their keys."""
         check_rows(data.vectors, public.num_nodes, self.dim)
         if self.similarity is None:
             if data.keys is not None:
@@ -230,14 +228,12 @@ class NeighborSumQuery(GaussianQuery):
         return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
 
     def example_data(self, graph: ExampleGraph) -> NeighborSumData:
-        """Return vectors of records, and keys of the similarity."""
         vectors = graph.vectors(self.dim)
         if self.similarity is None:
             return NeighborSumData(vectors)
         return NeighborSumData(vectors, example_keys(self.similarity, graph.nodes, graph.generator("keys")))
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
-        """Return noisy aggregates."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
         size = self.groups * len(vectors), self.dim  # a copy of all for each group of destinations
@@ -255,12 +251,10 @@ class NeighborSumQuery(GaussianQuery):
 
     @property
     def reads_edge_weights(self) -> bool:
-        """Whether the aggregation weights are the graph's edge weights."""
         return isinstance(self.similarity, GivenWeight)
 
     @property
     def groups(self) -> int:
-        """The number of groups that the weights distinguish."""
         return self.weights.groups
 
     @property

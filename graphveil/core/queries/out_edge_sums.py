@@ -300,7 +300,6 @@ class OutEdgeSumQuery(GaussianQuery):
         return MAX_NODES * self.dim
 
     def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
-        """Return vectors of records, by the bounds of their groups, and random levels."""
         group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
         levels = graph.generator("levels").integers(len(self.levels), size=graph.nodes)
         return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
@@ -348,7 +347,6 @@ class OutEdgeSumQuery(GaussianQuery):
         return replace(super().describe(), values_per_node=self.dim)
 
     def prepare(self, data: OutEdgeSumData, public: PublicInputs) -> PreparedData:
-        """Check shapes and levels."""
         nodes, count = public.num_nodes, len(self.levels)
         check_rows(data.vectors, nodes, self.dim)
         one_level = data.levels is None and count == 1
@@ -361,7 +359,6 @@ class OutEdgeSumQuery(GaussianQuery):
         return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return noisy aggregates."""
         (vectors, levels), public = data.arrays, data.public
         squared, target_weighted = np.array(self.levels, dtype=np.int64), len(self.levels) > 1
         listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)
@@ -379,7 +376,6 @@ class OutEdgeSumQuery(GaussianQuery):
 
     @property
     def groups(self) -> int:
-        """The number of groups that the bounds distinguish."""
         return len(self.bounds)
 
     @property
@@ -553,7 +549,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
         return simplex_codes(self.dim + 1)[:2]
 
     def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
-        """Return codes of records scaled to norms below, at and above the bound, and some other vectors."""
         drawn = super().example_data(graph)
         nearest = (drawn.vectors.to(torch.float64) @ simplex_codes(self.dim + 1).T).argmax(dim=1)
         codes = simplex_codes(self.dim + 1)[nearest] * drawn.vectors.norm(dim=1, keepdim=True)
@@ -562,7 +557,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
 
     @property
     def grid(self) -> NoiseGrid:
-        """Sizes on the grid, with reduced factors."""
         plain = super().grid
         return plain._replace(contribution=plain.contribution - self.truncation / max(self.weights))
 
@@ -627,11 +621,9 @@ class OutDegreeSumQuery(GaussianQuery):
         return 2.0
 
     def changed(self, unit: Unit) -> int:
-        """Return one, the number of sums."""
         return 1
 
     def example_data(self, graph: ExampleGraph) -> OutDegreeSumData:
-        """Return the empty input."""
         return OutDegreeSumData()
 
     def prepare(self, data: OutDegreeSumData, public: PublicInputs) -> PreparedData:

@@ -121,16 +121,13 @@ class EdgeProductQuery(EdgePairQuery):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of entries that one edge may move."""
         return self.dim**2
 
     def prepare(self, data: EdgeProductData, public: PublicInputs) -> PreparedData:
-        """Check the vectors."""
         check_rows(data.vectors, public.num_nodes, self.dim)
         return PreparedData(public, (data.vectors,))
 
     def example_data(self, graph: ExampleGraph) -> EdgeProductData:
-        """Return vectors below, at and above the bound."""
         return EdgeProductData(graph.vectors(self.dim))
 
     @forms_private_sum("EdgeProductQuery")
@@ -379,16 +376,13 @@ class PairSumQuery(EdgePairQuery):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of sums that one edge may move."""
         return numbers_of(self.terms)
 
     def prepare(self, data: PairSumData, public: PublicInputs) -> "_PreparedTerms":
-        """Check the features."""
         data.terms.check(public.num_nodes, self.terms)
         return _PreparedTerms(public, data.terms.arrays, data.terms)
 
     def example_data(self, graph: ExampleGraph) -> PairSumData:
-        """Return random features."""
         return PairSumData(PairTerms.example(graph, self.terms, symmetric=self.symmetric))
 
     @forms_private_sum("PairSumQuery")
@@ -458,7 +452,6 @@ class PairHistogramQuery(EdgePairQuery):
         return 1
 
     def prepare(self, data: PairHistogramData, public: PublicInputs) -> "_PreparedTerms":
-        """Check features, weights and bounds."""
         data.terms.check(public.num_nodes, self.terms)
         sizes = (data.weights, self.terms), (data.bounds, self.cells - 1)
         if any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes) or not bool(
@@ -471,7 +464,6 @@ class PairHistogramQuery(EdgePairQuery):
         return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
 
     def example_data(self, graph: ExampleGraph) -> PairHistogramData:
-        """Return random features, weights and bounds."""
         rng = graph.generator("cells")
         bounds = np.sort(rng.normal(size=self.cells - 1))
         return PairHistogramData(

@@ -63,7 +63,6 @@ class RecordCountQuery(GaussianQuery):
 
     @property
     def groups(self) -> int:
-        """The number of groups of records."""
         return len(self.pays)
 
     def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
@@ -111,11 +110,9 @@ class AccuracyCountQuery(RecordCountQuery):
         return math.sqrt(self.candidates)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of counts."""
         return self.candidates
 
     def prepare(self, data: AccuracyCountData, public: PublicInputs) -> PreparedData:
-        """Check the table."""
         correct = data.correct
         if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
             raise ReleaseError(
@@ -125,7 +122,6 @@ class AccuracyCountQuery(RecordCountQuery):
         return PreparedData(public, (correct,))
 
     def example_data(self, graph: ExampleGraph) -> AccuracyCountData:
-        """Return the outcomes of counted records."""
         return AccuracyCountData(torch.from_numpy(graph.outcomes(self.candidates)[self._counted(graph)]))
 
     @forms_private_sum("AccuracyCountQuery")
@@ -179,11 +175,9 @@ class OutcomeCountQuery(RecordCountQuery):
         return math.sqrt(require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of counts."""
         return _COUNTS
 
     def prepare(self, data: OutcomeCountData, public: PublicInputs) -> PreparedData:
-        """Check the table."""
         tables = (data.correct, data.wrong)
         known = data.correct.shape == data.wrong.shape
         if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
@@ -248,7 +242,6 @@ class RecordHistogramQuery(RecordCountQuery):
         return math.sqrt(require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of counts that one record may move."""
         return int(require_record_unit(unit).change)
 
     def prepare(self, data: RecordHistogramData, public: PublicInputs) -> PreparedData:
@@ -318,7 +311,6 @@ class FeatureHistogramQuery(RecordCountQuery):
         return math.sqrt(self.columns * require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of counts that one record may move."""
         return self.columns * int(require_record_unit(unit).change)
 
     def prepare(self, data: FeatureHistogramData, public: PublicInputs) -> PreparedData:

@@ -83,7 +83,6 @@ class NoisyStepsQuery(Query):
         )
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of coordinates of all steps."""
         return self.parameters * self.steps
 
     def describe(self) -> QueryDescription:
@@ -97,7 +96,6 @@ class NoisyStepsQuery(Query):
 
     @property
     def grid(self) -> NoiseGrid:
-        """Sizes on the grid of the steps' own noise."""
         noise = self.randomness(bytes(KEY_BYTES))
         return NoiseGrid(float(noise.steps), noise.sigma, 0.0)
 
@@ -174,7 +172,6 @@ class DPSGDQuery(NoisyStepsQuery):
         return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
 
     def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
-        """Reject a training that differs from the one that is charged."""
         gradients, schedule = data.gradients, data.schedule
         count = gradients.count
         planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
@@ -220,7 +217,6 @@ class DPSGDQuery(NoisyStepsQuery):
 
     @property
     def groups(self) -> int:
-        """The number of groups of records."""
         return len(self.pays)
 
 

@@ -89,7 +89,6 @@ class DotProductWeights(PairWeights):
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the rows and the table."""
         return self.phi, self.psi, self.levels
 
     @property
@@ -102,7 +101,6 @@ class DotProductWeights(PairWeights):
         return alike and short and is_weight_table(self.levels, (CELLS,))
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Look up the dot product of each edge."""
         if not len(edges.sources):
             return torch.empty(0)
         place = torch.full((len(edges.sources),), HALF + 0.5)
@@ -129,17 +127,14 @@ class CategoryWeights(PairWeights):
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the categories and the table."""
         return torch.from_numpy(self.codes), self.levels
 
     @property
     def is_valid(self) -> bool:
-        """Whether the table has a row and a column for every category."""
         kinds = len(self.levels)
         return int(self.codes.max(initial=0)) < kinds and is_weight_table(self.levels, (kinds, kinds))
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Look up the two categories of each edge."""
         start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
         place = np.repeat(start, edges.degrees.numpy())
         codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
@@ -163,7 +158,6 @@ class StoredWeights(PairWeights):
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes that the edges join."""
         return self.nodes
 
     @property
@@ -172,7 +166,6 @@ class StoredWeights(PairWeights):
         return True
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Truncate each edge weight to the grid."""
         if edges.weights is None:
             raise ReleaseError("the graph has no edge weights; the release stays charged")
         return (edges.weights * FULL).trunc_().clamp_(0, FULL)
@@ -253,7 +246,6 @@ class NetworkWeights(PairWeights):
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the maps, the network's parts and the table."""
         return self.source, self.target, self.readout, torch.tensor([self.offset, self.shift]), self.levels
 
     @property
@@ -266,7 +258,6 @@ class NetworkWeights(PairWeights):
         return shapes and short and fits and is_weight_table(self.levels, (CELLS,))
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Evaluate the network for each edge."""
         target = torch.from_numpy(np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy()))
         places = torch.empty(len(target), dtype=torch.int32)
         readout = self.readout.to(torch.float64)
@@ -372,7 +363,6 @@ class SetWeights(PairWeights):
         """The number of members of each set."""
 
     def of(self, edges: EdgeBlock) -> Tensor:
-        """Return the index of each edge's ends, rounded to the nearest integer, halves up."""
         target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
         source = edges.sources.numpy()
         weight = np.empty(len(source), dtype=np.float32)
@@ -392,7 +382,6 @@ class BitSets(SetWeights):
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the bits."""
         return (self.bits,)
 
     @property
@@ -401,13 +390,11 @@ class BitSets(SetWeights):
         return self.bits.ndim == 2 and self.bits.dtype == torch.int16
 
     def common(self, u: Counts, v: Counts) -> Counts:
-        """Count the bits that both have."""
         found: Counts = _MEMBERS[self._words[u] & self._words[v]].sum(axis=1, dtype=np.int32)
         return found
 
     @cached_property
     def sizes(self) -> Counts:
-        """The number of members of each set."""
         sizes: Counts = _MEMBERS[self._words].sum(axis=1, dtype=np.int32)
         return sizes
 
@@ -428,27 +415,22 @@ class ListSets(SetWeights):
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
-        """Return the sets."""
         return torch.from_numpy(self.sets.indptr), torch.from_numpy(self.sets.indices)
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
         return self.sets.shape[0]
 
     @property
     def is_valid(self) -> bool:
-        """Whether each member occurs once."""
         return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
 
     def common(self, u: Counts, v: Counts) -> Counts:
-        """Count the members that both lists have."""
         found: Counts = self.sets[u].multiply(self.sets[v]).sum(axis=1)
         return found
 
     @cached_property
     def sizes(self) -> Counts:
-        """The number of members of each set."""
         return np.diff(self.sets.indptr)
 
 
@@ -561,7 +543,6 @@ class DotWeight(Similarity):
 
     @property
     def bound(self) -> float:
-        """The largest weight on the grid."""
         return float(self.values.max())
 
     @property
@@ -570,7 +551,6 @@ class DotWeight(Similarity):
         return type(self).psi is DotWeight.psi
 
     def prepare(self, keys: Tensor) -> DotProductWeights:
-        """Return both maps on their grids, and the table."""
         phi = quantize_rows(self.phi(keys))
         psi = phi if self.symmetric else quantize_rows(self.psi(keys))
         if phi.shape != psi.shape:
