@@ -14,6 +14,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
+from graphveil.estimators.method import PreparedFit
 from graphveil.links.node_vectors import node_vectors
 
 UNIT, DELTA, SEEDS, EPSILONS, SHARE = "undirected-edge", 1e-7, 5, (0.25, 0.5, 1.0, 4.0), 0.1
@@ -58,9 +60,13 @@ Score = Callable[[Pairs], Floats]
 class WithoutNoise(gv.LinkPredictor):
     """The link predictor with zero noise, which has no privacy."""
 
-    def _plan(self, *sizes: Any) -> ReleasePlan:
-        plan = super()._plan(*sizes)
-        return zero_noise_plan(plan.unit, plan.queries)
+    def prepare(self, graph: Any) -> PreparedFit:
+        """Plan zero noise."""
+        ready = super().prepare(graph)
+        plan = ready.preview.plan
+        assert plan is not None
+        silent = zero_noise_plan(plan.unit, plan.queries)
+        return replace(ready, preview=ready.preview._replace(plan=silent))
 
 
 def predictor(graph: gv.Graph, epsilon: float, seed: int) -> Score:

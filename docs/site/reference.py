@@ -18,6 +18,7 @@ PYTHON = {  # page: title, what it is for, public names
         "Train a model with a privacy guarantee. All estimators share the parameters of `Estimator`.",
         "graphveil: Estimator AutoClassifier ClassCode Spectral GAP MLP GCN GAT SAGE load_model METHODS "
         "register; "
+        "graphveil.estimators.lifecycle: Model; "
         "graphveil.training.metrics: Evaluation ClassMetrics",
     ),
     "custom-models": (
@@ -29,6 +30,7 @@ PYTHON = {  # page: title, what it is for, public names
         "Links and recommendations",
         "Score pairs of nodes, and recommend items to users.",
         "graphveil: LinkPredictor Recommender Interactions; "
+        "graphveil.links.pairs: PairModel; "
         "graphveil.links.recommender: ItemModel Recommendations",
     ),
     "local": (

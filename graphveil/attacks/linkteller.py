@@ -487,6 +487,7 @@ def product_scores(model: LinkPredictor, graph: Graph, pairs: Pairs) -> Floats:
             f"The graph has {graph.num_nodes} nodes, but the model was trained on {model.num_nodes}. "
             "Pass the training graph."
         )
+    assert model.plan_ is not None
     query = next(one for one in model.plan_.queries if isinstance(one, EdgeProductQuery))
     vectors, released = model.products_
     x = np.trunc(vectors * 2.0**query.grid_bits) / 2.0**query.grid_bits

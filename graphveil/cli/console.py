@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
@@ -14,9 +15,10 @@ from rich.text import Text
 
 from graphveil._util.display import ProgressBars
 from graphveil._util.escape import terminal
-from graphveil.cli.failures import MISUSE, CommandError, unwritable_output_error
+from graphveil.cli.failures import MISUSE, CommandError, report_output_failure, unwritable_output_error
 
 if TYPE_CHECKING:
+    from graphveil.data import tables
     from graphveil.privacy import Guarantee
 
 _MAX_WIDTH = 10_000
@@ -202,3 +204,40 @@ def _write(text: str) -> None:
             buffer.flush()
     except (OSError, ValueError) as error:
         raise unwritable_output_error(error) from None
+
+
+def deliver(
+    table: "tables.Table",
+    out: Path | None,
+    screen: Screen,
+    record: dict[str, Any],
+    *,
+    count: str,
+    key: str,
+    shown: Sequence[str] | None = None,
+) -> None:
+    """Write a table of predictions to a file, or print it.
+
+    Args:
+        table: Table.
+        out: File to write; None to print.
+        screen: Consoles.
+        record: JSON object.
+        count: The number of rows as text.
+        key: Where the JSON object has the rows.
+        shown: Columns to print; None for all.
+    """
+    from graphveil.data import tables
+
+    if out is not None:
+        tables.write(out, tables.without_formulas(table) if out.suffix == ".csv" else table)
+        record["out"] = str(out)
+    part = table if shown is None else table.select(list(shown))
+    with report_output_failure(out):
+        if out is not None:
+            screen.print_line(f"{count} in {out}")
+        elif screen.as_json:
+            record[key] = part.to_pylist()
+        else:
+            screen.write(tables.encode(tables.without_formulas(part), ".csv").decode())
+        screen.emit_json(record)

@@ -171,15 +171,17 @@ class DataOptions(TableFiles):
 
         return None if self.classes is None else parse_classes(str(self.classes))
 
-    def graph_source(self, *, to_predict: bool = False) -> "Source":
-        """Return the source of the graph; ``to_predict`` if it needs no labels."""
-        from graphveil.runs.source import Source
+    def graph_source(
+        self, *, to_predict: bool = False, items: Path | None = None, **ratings: Any
+    ) -> "Source":
+        """Return the source of the graph, or of lists of ``items``; ``to_predict`` if it needs no labels."""
+        from graphveil.runs.source import ListSource, Source
 
         plain = given(self) | {"classes": self.class_names, "folder": self.graph, "to_predict": to_predict}
         del plain["graph"]
         if any(path is not None for path in (self.nodes, self.edges, self.graph)):
             plain["root"] = None
-        return Source(**plain)
+        return Source(**plain) if items is None else ListSource(**plain, items=items, **ratings)
 
     def topology(self) -> "Graph":
         """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
-from graphveil.cli.console import Screen
+from graphveil.cli.console import Screen, deliver
 from graphveil.cli.failures import report_charge_on_failure
 from graphveil.cli.help import Declaration, check_choice
-from graphveil.cli.links import deliver, predict_links
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.runs.source import PublicFlags, Source
@@ -87,9 +86,12 @@ def predict(
     if out is not None:
         tables.check_output(out)
         check_not_existing(out, "Choose another --out.")
-    if find_link_folder(run) is not None:
+    linked = find_link_folder(run)
+    if linked is not None:
+        from graphveil.cli.links import predict_links
+
         tables_given = given(data) | {"items": items}
-        predict_links(run, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
+        predict_links(run, linked.kind, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
         return
     model = load_model(run)
     public.check(model.guarantee.unit)

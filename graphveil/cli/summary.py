@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli.console import Screen
+from graphveil.cli.options import LINK_METHODS
+from graphveil.core.unit import NodeUnit
 from graphveil.data.tables.encoding import REGRESSION
 
 if TYPE_CHECKING:
@@ -11,10 +13,11 @@ if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
     from graphveil.publish.queries import QueryRow
     from graphveil.runs.charges import RunAccount
-    from graphveil.runs.preview import Preview
+    from graphveil.runs.experiment import Preview
     from graphveil.runs.run_folder import RunFolder
 
 Fact = tuple[str, str]
+UNCOMPARED = ("mlp", *LINK_METHODS)  # methods without a no-graph baseline
 _LIKE_IDS_HINT = "the label looks like an id, with more classes than half of the nodes; check --label"
 
 
@@ -28,20 +31,24 @@ def plan_facts(
     from graphveil._util.figures import counted
     from graphveil.data.tables.encoding import listed_classes
     from graphveil.publish.cards import all_deviations
+    from graphveil.runs.source import ListSource
 
     experiment, guarantee, graph = plan.experiment, plan.guarantee, plan.graph
+    source, pairs = experiment.source, experiment.pairs
     numbers = experiment.parameters.get("task") == REGRESSION
     classes = "a number to predict" if numbers else counted(graph.num_classes, "class", "classes")
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
-    rows = [("data", f"{experiment.source.name}: {plan.sizes}, {classes}, {recipe}")]
+    rows = [("data", f"{source.name}: {plan.sizes}{'' if pairs else f', {classes}, {recipe}'}")]
+    if isinstance(source, ListSource):
+        rows.append(("lists", source.words))
     if numbers and (public := experiment.parameters.get("target_range")):
         rows.append(("target", f"clipped to the public range {public[0]:g} to {public[1]:g}"))
-    if 2 * graph.num_classes > graph.num_nodes and not numbers:
+    if 2 * graph.num_classes > graph.num_nodes and not (numbers or pairs):
         rows.append(("", _LIKE_IDS_HINT))
-    if graph.encoding is not None:
-        if graph.class_names:
+    if graph.encoding is not None and not isinstance(source, ListSource):
+        if graph.class_names and not pairs:
             rows.append(("classes", listed_classes(graph.class_names)))
-        rows += encoding_facts(graph.encoding)
+        rows += _encoding_facts(graph.encoding)
     runs = counted(experiment.runs, "run")
     rows += [
         ("scaling", plan.scaled),
@@ -60,7 +67,7 @@ def plan_facts(
     return [(name, text) for name, text in rows if text]
 
 
-def encoding_facts(encoding: "Encoding") -> list[Fact]:
+def _encoding_facts(encoding: "Encoding") -> list[Fact]:
     """Return how the columns of tables are used."""
     ignored = [
         f"{', '.join(names)} (of the {table})"
@@ -98,7 +105,7 @@ def _budget(plan: "Preview") -> list[Fact]:
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
         ("", unspent_budget_note(given, guarantee.epsilon)),
         *((row.kind, row.words) for row in plan.releases),
-        *(("release", stage_fact(stage)) for stage in plan.stages),
+        *(("release", _stage_fact(stage)) for stage in plan.stages),
         ("", unequal_shares_note(plan.stages)),
         ("attack bound", attack_bound_text(guarantee)),
     ]
@@ -108,7 +115,7 @@ def _budget(plan: "Preview") -> list[Fact]:
     if plan.baseline is not None:
         charge = "charged to the same records (--no-baseline skips it)"
         rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} per run, {charge}"))
-    elif guarantee.unit in ("node-record", "node-bounded-degree") and experiment.method != "mlp":
+    elif isinstance(guarantee.protected, NodeUnit) and experiment.method not in UNCOMPARED:
         rows.append(("baseline", "not trained (--baseline trains it and spends additional budget)"))
     elif experiment.local and experiment.compare:
         rows.append(("baseline", "mlp on the same LDP reports, which spends no additional budget"))
@@ -138,7 +145,7 @@ def _epsilon(guarantee: "Guarantee") -> str:
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
-def stage_fact(stage: "QueryRow") -> str:
+def _stage_fact(stage: "QueryRow") -> str:
     """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil._util.figures import format_upper_bound
     from graphveil.publish.queries import stage_text
@@ -160,10 +167,18 @@ def stage_fact(stage: "QueryRow") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the guarantee summary, and the locations of the files."""
-    from graphveil.publish.results import metric_table, results_table
+    from graphveil.publish.results import link_metric_table, metric_table, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
 
     screen.print_line("")
+    if "metric_values" in metrics:  # of links, or of a recommender
+        if metrics["private_metrics"]:
+            screen.table(*link_metric_table(metrics))
+        screen.print_paragraph(metrics["remarks"], style="dim")
+        _show_guarantee(metrics, folder, screen)
+        screen.print_line(f"Next: graphveil predict {folder.root} --top-k 10 --out best.csv")
+        screen.emit_json(metrics)
+        return
     screen.table(*results_table(metrics))
     imbalanced = metrics["classes"] == 2 or metrics.get("private_metrics")
     if imbalanced and (more := metric_table(metrics)):
@@ -171,14 +186,14 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
         screen.table(*more)
     for line in _remarks(metrics):
         screen.print_paragraph(line, style="dim")
-    show_guarantee(metrics, folder, screen)
+    _show_guarantee(metrics, folder, screen)
     if (folder.root / NOTICE).is_file():
         screen.print_line(f"Privacy compliance report: {folder.root / NOTICE}")
     screen.print_line(f"Details of the guarantee: graphveil explain {folder.root}")
     screen.emit_json(metrics)
 
 
-def show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+def _show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the summary of the guarantee, the ledger, and the locations of the files."""
     from graphveil.runs.compliance_report import unrecorded
 

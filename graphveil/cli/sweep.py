@@ -76,7 +76,7 @@ def sweep(
     chosen = backend_by_name(backend, address)
     names, own = list_items("METHOD", methods), None if module is None else load_custom_module(module)
     linked = bool({*names} & {*LINK_METHODS})
-    source = data.graph_source(to_predict=linked and data.label is None)
+    source = data.graph_source(to_predict=linked and data.label is None, items=items)
     # Before anything heavy is imported. A finished sweep is shown again without its tables.
     if not resume and not linked:
         source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
@@ -105,15 +105,14 @@ def sweep(
         runs=runs,
         seed=seed,
         include_nonprivate=include_nonprivate,
-        items=items,
     )
     checks.integer_at_least(1, jobs=jobs)
     screen, folder = Screen(as_json=json), RunFolder(out)
     folder.check(grid.as_dict(), resume=resume)
     with screen.spinner(f"reading {source.name}"):
         plan = plan_sweep(grid)
-        for graph in {*plan.graphs}:
-            graph.check_backend(chosen)  # which may raise an error, before anything is written
+        for one in plan.previews:
+            one.graph.check_backend(chosen)  # which may raise an error, before anything is written
         synthetic = (source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if synthetic or dry_run else account_of(plan, ledger)
     screen.print_facts(

@@ -10,11 +10,10 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.links import link_experiment, print_plan, run_folder, train_link_model
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
 from graphveil.cli.summary import plan_facts, show_demo, show_summary
 from graphveil.data.tables.encoding import REGRESSION
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import load_custom_module, parse_parameters
 from graphveil.runs.source import PublicFlags
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
+RECOMMENDER = "recommender"
 HETERO = "heterorr"  # protects features under a unit of edges
 
 
@@ -96,31 +96,16 @@ def train(
         graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1
         graphveil train gnn --module sage --dataset synthetic/demo --unit node-record --epsilon 8
     """
-    if method in LINK_METHODS:
-        source = data.graph_source(to_predict=data.label is None)
-        flags = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
-        link_run = link_experiment(
-            method, source, items, flags, set or [], seed, runs, rating=rating, min_rating=min_rating
-        )
-        if not resume and items is None:
-            source.inspect_tables(unit=privacy.unit)
-        train_link_model(
-            link_run,
-            out,
-            Screen(as_json=json),
-            ledger=ledger,
-            resume=resume,
-            dry_run=dry_run,
-            synthetic=(source.dataset or "").startswith(SYNTHETIC) and ledger is None,
-        )
-        return
-    own = None if module is None else load_custom_module(module)
-    keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
+    checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
+    ratings: dict[str, Any] = {} if items is None else {"rating": rating, "min_rating": min_rating}
+    keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
+    if module is not None:
+        keywords["module"] = load_custom_module(module)
     if data.task == REGRESSION:
         keywords["task"] = REGRESSION
-    checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
-    source = data.graph_source()
-    if not resume:  # a finished run is shown again without its tables
+    unlabeled = method in LINK_METHODS and data.label is None
+    source = data.graph_source(to_predict=unlabeled, items=items, **ratings)
+    if not resume and method != RECOMMENDER:  # a finished run is shown again without its tables
         # Before anything heavy is imported.
         source.inspect_tables(unit=privacy.unit, private_records=method == HETERO)
     from graphveil.core.backends import backend_by_name
@@ -171,12 +156,15 @@ def _train(
 ) -> None:
     from graphveil.core.ledger import ledger_of
     from graphveil.runs.charges import RunAccount
-    from graphveil.runs.preview import preview
+    from graphveil.runs.experiment import graph_of, preview
     from graphveil.runs.run import run
-    from graphveil.runs.run_folder import read_json
+    from graphveil.runs.run_folder import RunFolder, default_folder, read_json
     from graphveil.runs.tracking import PublicRecord
 
-    folder = run_folder(experiment, out, resume=resume)
+    if resume and out is None:
+        raise ConfigError("--resume needs the run folder. Add --out with it.")
+    folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
+    folder.check(experiment.as_dict(), resume=resume)
     if resume and folder.complete and not dry_run:
         try:
             show_summary(read_json(folder.metrics), folder, screen)
@@ -187,25 +175,29 @@ def _train(
             ) from None
         return
     with screen.spinner(f"reading {experiment.source.name}"):
-        raw = experiment.source.load()
-        graph = experiment.prepared(raw)
-        graph.check_backend(backend)  # which may raise an error, before anything is written
-        plan = preview(experiment, graph, expect_edges=expect_edges)
+        raw = experiment.read()
+        data = experiment.prepared(raw)
+        graph_of(data).check_backend(backend)  # which may raise an error, before anything is written
+        plan = preview(experiment, data, expect_edges=expect_edges)
+        graph = plan.graph
         # Synthetic graphs protect nobody, and a released graph was charged when it was released.
         synthetic = (experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None
         if plan.guarantee_all_runs.releases and not (dry_run or synthetic or graph.edge_set.released):
-            account = RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
+            account = RunAccount.from_graph(graph_of(raw), plan.guarantee, ledger, charge=graph)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    print_plan(screen, plan_facts(plan, folder, account, resumed=resume), resume=resume)
+    title = "Plan (no privacy budget has been spent)"
+    if resume:
+        title = "Plan of the resumed run (finished queries are not charged again)"
+    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return
     # From here on budget may be spent: an error is a failed run, with the command that resumes it.
     with explain_resume_on_failure(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, graph, folder, bars, account, resume=resume, backend=backend)
+            outcome = run(plan, folder, bars, account, resume=resume, backend=backend)
         for tracker in trackers:
             try:
                 tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))

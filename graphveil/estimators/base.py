@@ -4,13 +4,10 @@ An estimator holds a frozen configuration (``Estimator.config``, a ``Method``), 
 a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
 """
 
-import dataclasses
 import logging
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,18 +16,16 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.checks import checked, fitting, hints_of
+from graphveil._util.checks import checked
 from graphveil._util.display import shown_progress
-from graphveil._util.figures import counted, format_epsilon_delta
-from graphveil._util.files import as_path, check_writable, writing_folder
+from graphveil._util.files import as_path, writing_folder
 from graphveil._util.threads import one_thread
 from graphveil.core.accounting.gaussian import calibrate_mu
 from graphveil.core.backends import AggregationBackend, backend_for, check_backend, using
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.noise.random import PublicStreams
 from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit, Unit, parse_unit
+from graphveil.core.unit import LocalAttributes, NodeUnit, parse_unit
 from graphveil.data import Graph
 from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.data.graph import NO_FOLDS
@@ -51,7 +46,8 @@ from graphveil.estimators.inference import (
     RequestFactory,
     graph_requests,
 )
-from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
+from graphveil.estimators.lifecycle import Model, cost_line
+from graphveil.estimators.method import FitResult, Method, PreparedFit, State
 from graphveil.estimators.objective import (
     DEFAULT_OBJECTIVE,
     ClassWeight,
@@ -64,7 +60,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
-from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress
+from graphveil.estimators.session import OnProgress, Session, no_progress
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
 from graphveil.training.heads import MULTICLASS, MultilabelHead, RegressionHead, TaskHead
@@ -86,7 +82,7 @@ _checked = partial(checked, skip=("graph", "workspace", "cache", "folder", "per_
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(ABC):
+class Estimator(Model):
     """Base class of all models. Constructor keywords are public configuration; data are call arguments.
 
     Keywords are checked and frozen into ``config`` when they are set. A fit is stored in ``fitted``. Keywords
@@ -172,7 +168,6 @@ class Estimator(ABC):
 
     guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee, none_before_fit)
     proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba, none_before_fit)
-    plan_ = FittedAttribute[ReleasePlan | None](lambda fit: fit.plan, none_before_fit)
     ids_ = FittedAttribute[npt.NDArray[Any] | None](lambda fit: fit.ids, none_before_fit)
     encoding_ = FittedAttribute[Encoding | None](lambda fit: fit.encoding, none_before_fit)
     class_names_ = FittedAttribute[tuple[str, ...]](lambda fit: fit.class_names, tuple)
@@ -184,97 +179,21 @@ class Estimator(ABC):
         lambda fit: fit.private_metrics, none_before_fit
     )
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Keep the short ``repr`` in custom methods, which a plain ``@dataclass`` would replace."""
-        super().__init_subclass__(**keywords)
-        if "__repr__" not in vars(cls):
-            cls.__repr__ = Estimator.__repr__  # type: ignore[method-assign]  # in its own namespace
-
     def __post_init__(self) -> None:
         """Check the configuration and freeze it. Later assignments of a parameter do the same."""
-        self._fit: FittedModel | None = None
         self._predictions: PredictionManager | None = None
-        for name, hint in hints_of(type(self)).items():
-            if name in _parameter_names(type(self)):
-                fitting(name, getattr(self, name), hint)
-        self._check_config()
-        self._config = self._with_objective(self._build_method())
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. A parameter is checked as in the constructor."""
-        value = checks.plain(value)
-        if "_config" in self.__dict__ and name in _parameter_names(type(self)):
-            self.set_params(**{name: value})
-        else:
-            object.__setattr__(self, name, value)
+        super().__post_init__()
+        self._config = self._with_objective(self._config)
 
     # -- configuration -------------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor keywords.
-
-        Args:
-            deep: Without effect; for scikit-learn.
-
-        Returns:
-            Values by keyword.
-        """
-        return {name: getattr(self, name) for name in _parameter_names(type(self))}
-
-    def recorded_params(self) -> dict[str, Any]:
-        """Return the keywords that can affect results; a resumed fit must have the same ones."""
-        return {name: value for name, value in self.get_params().items() if name != "backend"}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor keywords for the next fit.
-
-        Args:
-            params: New values by keyword.
-
-        Returns:
-            This estimator.
-
-        Raises:
-            ConfigError: If a keyword is unknown, or the constructor rejects the values. None is then set.
-        """
-        known = self.get_params()
-        for name in params:
-            if name not in known:
-                raise ConfigError(
-                    f"{name!r} is not a parameter of {self.method}{checks.suggestion(name, known)}; "
-                    f"parameters are {', '.join(known)}"
-                )
-        configured = type(self)(**{**known, **params})  # rejects what the constructor rejects
-        for name in params:
-            object.__setattr__(self, name, getattr(configured, name))
-        self._privacy_config, self._config = configured.privacy_config, configured.config
-        return self
-
-    @property
-    def config(self) -> Method:
-        """The frozen configuration of the next fit. Setting a parameter replaces it."""
-        return self._config
-
-    @property
-    def privacy_config(self) -> PrivacyConfig:
-        """Privacy unit and budget. The name of the unit is parsed here, once per configuration."""
-        if "_privacy_config" not in self.__dict__:
-            self._privacy_config = PrivacyConfig(
-                unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
-                epsilon=self.epsilon,
-                delta=self.delta,
-                max_units=self.max_units,
-                seed=self.seed,
-                unsafe_noise_seed=self.unsafe_noise_seed,
-                private_metrics=self.private_metrics,
-                deviations=self.deviations,
-            )
-        return self._privacy_config
-
-    @property
-    def protected_unit(self) -> Unit:
-        """The privacy unit."""
-        return self.privacy_config.unit
+    def _build_privacy_config(self) -> PrivacyConfig:
+        return replace(
+            super()._build_privacy_config(),
+            unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
+            private_metrics=self.private_metrics,
+            deviations=self.deviations,
+        )
 
     def _with_objective(self, method: Method) -> Method:
         """Return the method with metric and class weights, which are rejected if they have no effect."""
@@ -364,24 +283,6 @@ class Estimator(ABC):
         graph = as_graph(graph, self.unit)
         return self.config.prepare(graph, self._scaling(self.config, graph))
 
-    @one_thread()
-    def preview(self, graph: Graph) -> FitPreview:
-        """Return plan, guarantee and outputs of a fit, as ``prepare(graph).preview``.
-
-        Args:
-            graph: Graph to fit.
-
-        Returns:
-            Query plan, guarantee, and a description of each output.
-
-        Raises:
-            ConfigError, UnitError, GraphError: As ``fit`` does.
-
-        Privacy:
-            Unit: ``unit``. Reads and charges: as ``prepare``.
-        """
-        return self.prepare(graph).preview
-
     def scaling_summary(self, graph: Graph) -> str:
         """Describe how a fit scales feature columns.
 
@@ -460,36 +361,14 @@ class Estimator(ABC):
                 "fit takes one graph, which contains the labels, but additional arguments were given: "
                 f"{NO_FOLDS}"
             )
-        if not isinstance(graph, PreparedFit):
-            ready, found = None, as_graph(graph, self.unit)
-        elif graph.method is self.config:
-            ready, found = graph, graph.graph
-        else:
-            raise ConfigError(
-                "Parameters were changed after prepare(). Call prepare(graph) again. No privacy budget "
-                "was spent."
-            )
+        ready = self._prepared(graph)
+        found = ready.graph if ready is not None else as_graph(graph, self.unit)
         chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
         with shown_progress(on_progress, progress=progress) as shown:
-            session = self._session(shown, workspace, chosen, cache)
-            return self._fit_by(self.config, found, session, ready)
+            return self._fit_in(self._session(shown, workspace, chosen, cache), found, ready)
 
-    @one_thread()
-    def _fit_by(
-        self, method: Method, graph: Graph, session: Session, prepared: PreparedFit | None = None
-    ) -> Self:
-        """Fit a graph with a frozen method, and store the result."""
-        started = time.perf_counter()
-        with session.stage("calibrate"):
-            ready = prepared or method.prepare(graph, self._scaling(method, graph))
-        for folder in filter(None, (session.workspace, session.cache)):
-            check_writable(folder)
-        graph, (session.plan, session.guarantee, _) = ready.scaled, ready.preview
-        spends = (
-            "nothing is queried under a budget" if session.plan is None else "its release is recorded first"
-        )
-        _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
-        self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
+    def _result(self, ready: PreparedFit, session: Session) -> tuple[FitResult, PreparedFit]:
+        self._predictions = None
         if ready.scaling.compresses_only and self._misses_ranges(ready.graph):
             _log.warning(
                 "%s: there are too few training nodes or too many feature columns for private ranges. Values "
@@ -497,15 +376,14 @@ class Estimator(ABC):
                 self.method,
             )
         ready = ready.with_learned_ranges(session)
+        method, graph = ready.method, ready.scaled
+        return method.for_graph(graph).fit(method.view(graph), session), ready
+
+    def _keep(self, fitted: FittedModel, ready: PreparedFit) -> None:
         graph = ready.scaled
-        result = method.for_graph(graph).fit(method.view(graph), session)
-        session.seconds["total"] = time.perf_counter() - started
-        fitted = FittedModel.from_result(result, ready, session, self.recorded_params())
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
             self._prediction_manager.keep(graph, self._cached_prediction(fitted))
-        _log.info("%s: fitted; %s", self.method, str(self).splitlines()[-1])
-        return self
 
     # -- predictions ---------------------------------------------------------------------------------------
 
@@ -832,11 +710,6 @@ class Estimator(ABC):
         return None
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Guarantee of the fit: its parameters, noisy aggregates and predictions of the fitted graph."""
-        return self.fitted.guarantee
-
-    @property
     def guarantee_with_predictions(self) -> Guarantee:
         """Guarantee of the fit and all predictions of other graphs together.
 
@@ -895,17 +768,6 @@ class Estimator(ABC):
             save_fitted(self.fitted, path, per_node=None if per_node is None else rows)
 
     @property
-    def fitted(self) -> FittedModel:
-        """The fit, as a value.
-
-        Raises:
-            ConfigError: If the model is not fitted.
-        """
-        if self._fit is None:
-            raise ConfigError("The model is not fitted. Call fit(graph) first.")
-        return self._fit
-
-    @property
     def _prediction_manager(self) -> PredictionManager:
         if self._predictions is None:
             raise ConfigError("The model is not fitted. Call fit(graph) first.")
@@ -933,25 +795,11 @@ class Estimator(ABC):
 
     # -- display -------------------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
-        """Show the keywords that differ from their defaults."""
-        chosen = (
-            f"{part.name}={getattr(self, part.name)!r}"
-            for part in dataclasses.fields(self)
-            if part.init and getattr(self, part.name) != part.default
-        )
-        return f"{type(self).__name__}({', '.join(chosen)})"
-
     def __str__(self) -> str:
         """Return three lines: the keywords, the sizes of the fitted graph, and the guarantee."""
         if self._fit is None:
             return f"{self!r}\nnot fitted yet; fit(graph) trains it\nno guarantee before a fit"
-        sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
-        summary = "no guarantee: nothing is protected"
-        if guarantee.unit != NoUnit.name:
-            cost = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
-            invalid = "" if guarantee.valid else "; invalid because of known deviations"
-            summary = f"{guarantee.unit}: {cost}, {counted(guarantee.releases, 'release')}{invalid}"
+        sizes, summary = self._fit.sizes, cost_line(self.guarantee_with_predictions)
         predicted = "a number" if self.task == REGRESSION else f"{sizes.classes} classes"
         return f"{self!r}\nfitted on {sizes.nodes:,} nodes, {predicted}\n{summary}"
 
@@ -977,25 +825,11 @@ class Estimator(ABC):
             non_deterministic=True,
         )
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle an unfitted model. A fitted model has an open ledger, which must not be copied."""
-        if self._fit is not None:
-            raise ConfigError(
-                "A fitted model cannot be pickled, copied or sent to another process, because the ledger "
-                "of its queries would not be copied. Save it with model.save(folder) and load it there "
-                "with load_model(folder)."
-            )
-        return super().__reduce_ex__(protocol)
-
     # -- what a method defines -----------------------------------------------------------------------------
 
-    @abstractmethod
-    def _build_method(self) -> Method:
-        """Return the frozen method of this configuration, for the unit and budget in ``privacy_config``."""
-
     def _check_config(self) -> None:
-        """Check every public parameter, before ``_build_method`` freezes them."""
         check_config(self, self.protected_unit)
+        super()._check_config()
         check_backend(self.backend)
 
     def _scaling(self, method: Method, graph: Graph) -> FeatureScaling:
@@ -1039,11 +873,6 @@ class Estimator(ABC):
         """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""
         return graph.has_dense_features and bool(numeric_columns(graph)[0])
 
-    @classmethod
-    def is_local(cls, unit: str | None) -> bool:
-        """Return whether records are randomized before the method sees them, under a unit."""
-        return False
-
     @property
     def distinguishes_private_edges(self) -> bool:
         """Whether the model distinguishes private from public edges, as unit ``edge-subset`` requires."""
@@ -1060,36 +889,7 @@ class Estimator(ABC):
         """Return the function that plans the queries of a prediction of another graph."""
         return graph_requests
 
-    def _session(
-        self,
-        on_progress: OnProgress,
-        workspace: Path | str | None = None,
-        backend: AggregationBackend | None = None,
-        cache: Path | str | None = None,
-    ) -> Session:
-        """Return the session of a fit."""
-        return Session(
-            streams=PublicStreams(self.seed),
-            label=self.config.stream_name,
-            noise_seed=self.unsafe_noise_seed,
-            backend=backend,
-            on_progress=on_progress,
-            workspace=None if workspace is None else as_path(workspace, "workspace"),
-            cache=None if cache is None else as_path(cache, "cache"),
-            configuration=configuration_text(self._bound_params()),
-        )
-
-    def _bound_params(self) -> dict[str, Any]:
-        """Return the keywords that noise of private training is bound to; the text is older than some."""
-        return {"mode": "strict", **self.recorded_params()}
-
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return the stored prediction of the fitted graph."""
         assert fitted.proba is not None
         return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)
-
-
-@cache
-def _parameter_names(cls: type[Estimator]) -> tuple[str, ...]:
-    """Return the constructor keywords of an estimator, in order."""
-    return tuple(field.name for field in dataclasses.fields(cls) if field.init)

@@ -185,15 +185,15 @@ class PreparedFit(Facts):
 
     Args:
         method: The frozen configuration.
-        graph: Graph as passed by the caller.
-        scaled: The graph with scaled features.
+        graph: Graph as passed by the caller, or ``Interactions``.
+        scaled: The graph that is queried, with scaled features.
         scaling: Scaling of its feature columns.
         sizes: Sizes that the plan depends on.
         preview: Plan, guarantee and outputs.
     """
 
     method: "Method"
-    graph: Graph
+    graph: Any
     scaled: Graph
     scaling: FeatureScaling
     sizes: PublicSizes
@@ -231,7 +231,7 @@ class PreparedFit(Facts):
     @property
     def scaling_summary(self) -> str:
         """The scaled feature columns and their scaling; empty if all values are used as they are."""
-        return self.scaling.words(column_names(self.graph))
+        return self.scaling.words(column_names(self.scaled))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,6 +296,10 @@ class Method(ABC):
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
         """Return the model from the result of ``TrainedModel.state``."""
 
+    def check_task(self, graph: Graph) -> None:
+        """Reject a graph with labels of another type than the task needs."""
+        check_head(self.head, graph)
+
     def check(self, view: Graph) -> None:
         """Reject a graph that does not fit the unit, the training or the memory, before anything is spent."""
         self.check_edges(view)
@@ -320,7 +324,7 @@ class Method(ABC):
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
         check_encoding(graph, self.privacy_config.unit, protects_features=self.protects_features)
-        check_head(self.head, graph)
+        self.check_task(graph)
         scaled = scaling.graph(graph)
         seen = self.view(scaled)
         if self.reads_edges:

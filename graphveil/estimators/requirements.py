@@ -7,7 +7,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.figures import counted, format_delta, format_upper_bound
-from graphveil.core.accounting.gaussian import auto_delta, check_delta, epsilon_of, mu_of
+from graphveil.core.accounting.gaussian import auto_delta, epsilon_of, mu_of
 from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -85,19 +85,12 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
     # Locally randomized records are charged when they are reported, not when a model is fitted to them.
     reads_private_edges = model.reads_edges and not model.is_local(unit.name) and not isinstance(unit, NoUnit)
-    if model.epsilon is not None:
-        checks.positive(epsilon=model.epsilon)
-    elif isinstance(unit, NodeUnit) or reads_private_edges:
+    if model.epsilon is None and (isinstance(unit, NodeUnit) or reads_private_edges):
         raise ConfigError(
             f"epsilon is missing: {model.method} with unit {unit.name!r} needs a privacy budget. Pass "
             "epsilon=1.0 (--epsilon 1.0), or unit='none' for the non-private reference."
         )
-    if model.delta != "auto":
-        check_delta(unit, model.delta, 1)
-    for name in ("seed", "unsafe_noise_seed"):
-        if getattr(model, name) is not None:
-            checks.integer_at_least(0, **{name: getattr(model, name)})
-    for name in ("max_units", "out_degree_bound", "max_degree"):
+    for name in ("out_degree_bound", "max_degree"):
         if getattr(model, name) is not None:
             checks.integer_at_least(1, **{name: getattr(model, name)})
 

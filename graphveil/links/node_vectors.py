@@ -20,7 +20,7 @@ _EXTRA = 16  # columns of the iteration beyond those that are kept
 _ROWS = 1 << 16  # rows per chunk
 
 
-def node_vectors(view: Graph, dim: int, rng: np.random.Generator, *, labeled: bool = True) -> Tensor:
+def node_vectors(view: Graph, dim: int, rng: np.random.Generator) -> Tensor:
     """Return L2-normalized vectors of at most ``dim`` columns, float32 (N, d).
 
     Features that are sets, counts or TF-IDF weights (at most half of them nonzero, none negative) are
@@ -31,7 +31,6 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator, *, labeled: bo
         view: Graph, of which features and labels are read.
         dim: Maximum number of columns.
         rng: Public generator of the first subspace.
-        labeled: Whether the graph has labels.
 
     Raises:
         GraphError: If features are the same for all nodes, and there are no labels.
@@ -44,7 +43,7 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator, *, labeled: bo
     >>> vectors.shape[1], bool((vectors.norm(dim=1) <= 1).all())
     (4, True)
     """
-    x = _columns(view, labeled=labeled)
+    x = _columns(view)
     factors = _right_vectors(x, min(dim, x.shape[0]), rng) if x.shape[1] > dim else ()
     out = torch.empty((x.shape[0], factors[-1].shape[1] if factors else x.shape[1]), dtype=torch.float32)
     for first in range(0, x.shape[0], _ROWS):
@@ -57,18 +56,40 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator, *, labeled: bo
     return out
 
 
-def _columns(view: Graph, *, labeled: bool) -> Any:
-    """Return weighted or standardized features, or one-hot labels if all nodes have the same features."""
+def vector_width(view: Graph, dim: int) -> int:
+    """Return the number of columns of ``node_vectors``.
+
+    Raises:
+        GraphError: If features are the same for all nodes, and there are no labels.
+    """
+    x = _features(view)
+    columns = int((_one_hot(view) if x is None else x).shape[1])
+    return columns if columns <= dim else min(dim, view.num_nodes)
+
+
+def _features(view: Graph) -> Any:
+    """Return scaled features; None if all nodes have the same."""
     x = FeatureScaling.from_public_features(view.x).apply(view.x)
-    if isinstance(x, Tensor) and bool((x == x[:1]).all()):
-        known = view.y.numpy()
-        if not labeled or not (known >= 0).any():
-            raise GraphError(
-                "All nodes have the same features and no labels, so their pairs cannot be told apart. "
-                "Pass features (--features) or public labels (--label): Graph.from_edges(x=..., y=...). "
-                "No privacy budget was spent."
-            )
-        return np.eye(view.num_classes)[known] * (known >= 0)[:, None]
+    return None if isinstance(x, Tensor) and bool((x == x[:1]).all()) else x
+
+
+def _one_hot(view: Graph) -> Floats:
+    known = view.y.numpy()
+    if not (known >= 0).any():
+        raise GraphError(
+            "All nodes have the same features and no labels, so their pairs cannot be told apart. "
+            "Pass features (--features) or public labels (--label): Graph.from_edges(x=..., y=...). "
+            "No privacy budget was spent."
+        )
+    rows: Floats = np.eye(view.num_classes)[known] * (known >= 0)[:, None]
+    return rows
+
+
+def _columns(view: Graph) -> Any:
+    """Return weighted or standardized features, or one-hot labels if all nodes have the same features."""
+    x = _features(view)
+    if x is None:
+        return _one_hot(view)
     values: Any = x.numpy() if isinstance(x, Tensor) else x
     stored: npt.NDArray[np.float32] = values if isinstance(x, Tensor) else values.data
     if np.count_nonzero(stored) > _BAG * view.num_nodes * view.num_features or (stored < 0).any():

@@ -14,11 +14,11 @@ A user's scores are the sum of the rows of B over the user's own list.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,8 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil._util.files import as_path
 from graphveil._util.threads import one_thread
-from graphveil.core.noise.random import PublicStreams
+from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.queries.list_products import (
     MAX_COLUMNS,
@@ -42,16 +41,19 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, NodeRecord, NoUnit, Unit, parse_unit
-from graphveil.core.view import map_records, protected_view
+from graphveil.core.view import map_records
+from graphveil.data import Graph
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
-from graphveil.errors import ConfigError, GraphError, UnitError
-from graphveil.estimators.method import FitPreview
-from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, plan_guarantee
-from graphveil.estimators.session import Session
-from graphveil.links.folder import LinkRecord, card_metrics, read_link_folder, write_link_folder
+from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.fitted import FittedModel
+from graphveil.estimators.method import FitResult, FittedGraphModel, Method, PreparedFit, State
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.session import OnProgress, Session
+from graphveil.links.pairs import PairModel
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import PairCard
-from graphveil.publish.queries import release_rows
 from graphveil.publish.results import RECOMMENDER
 from graphveil.training.metrics import Interval
 
@@ -84,7 +86,7 @@ class Recommendations(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ItemModel:
+class ItemModel(FittedGraphModel):
     """The released part of a recommender: all of it may be published.
 
     Args:
@@ -104,6 +106,18 @@ class ItemModel:
         """All items: those with a row in ``similarity``, then all others, both by popularity (I)."""
         by_popularity = np.argsort(-self.popularity, kind="stable")
         return np.concatenate([self.modeled, by_popularity[~np.isin(by_popularity, self.modeled)]])
+
+    def other_graph_error(self) -> NotImplementedGuaranteeError:
+        """Return the error of a prediction for another graph."""
+        return NotImplementedGuaranteeError(
+            "The items of a recommender are those of the fitted table. Fit the other table, which is a new "
+            "release."
+        )
+
+    def state(self) -> State:
+        """Return the parameters as tensors by name."""
+        arrays = {"popularity": self.popularity, "modeled": self.modeled, "similarity": self.similarity}
+        return {name: torch.from_numpy(part) for name, part in arrays.items()}
 
     def best(self, lists: Lists, k: int, *, omit_own: bool = True) -> tuple[npt.NDArray[np.int64], Floats]:
         """Return indices and scores of the k best items for some lists, (Q, k) each, best first.
@@ -131,7 +145,7 @@ class ItemModel:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Recommender:
+class Recommender(PairModel):
     """Recommend items to users from the lists of all users, and protect each list or each entry.
 
     One release of two noisy sums gives the popularity of items and an item-item matrix, which are public.
@@ -192,44 +206,13 @@ class Recommender:
     seed: int = 0
     unsafe_noise_seed: int | None = None
     max_units: int | None = None
-    guarantee: Guarantee | None = field(init=False, default=None)
-    plan_: ReleasePlan | None = field(init=False, default=None)
-    _items: ItemModel | None = field(init=False, default=None)
-    _metrics: dict[str, Interval] | None = field(init=False, default=None)
-    _users: int = field(init=False, default=0)
 
-    def __post_init__(self) -> None:
-        checks.plain_fields(self)
-        _ = self._config
+    def _build_privacy_config(self) -> PrivacyConfig:
+        config = replace(super()._build_privacy_config(), private_metrics=self.private_metrics)
+        return replace(config, unit=NodeRecord(replace_one=self.replace_one)) if config.on_records else config
 
-    def __repr__(self) -> str:
-        """Show parameters and whether the model is fitted."""
-        state = "fitted" if self._items is not None else "not fitted"
-        return f"Recommender(unit={self.unit!r}, epsilon={self.epsilon}, {state})"
-
-    @property
-    def items_(self) -> ItemModel:
-        """The released item model."""
-        if self._items is None:
-            raise ConfigError("This recommender is not fitted. Call fit(table) first.")
-        return self._items
-
-    @property
-    def private_metrics_(self) -> dict[str, Interval] | None:
-        """The released hit rate of held-out users; None without ``private_metrics``."""
-        return self._metrics
-
-    @property
-    def _config(self) -> PrivacyConfig:
-        """Return unit and budget, checked."""
-        checks.switch(replace_one=self.replace_one, private_metrics=self.private_metrics)
-        checks.integer_at_least(1, max_items=self.max_items)
-        checks.within(1, MAX_COLUMNS, max_items=self.max_items)
-        checks.integer_at_least(0, seed=self.seed)
-        for name in ("max_units", "unsafe_noise_seed"):
-            if getattr(self, name) is not None:
-                checks.integer_at_least(int(name == "max_units"), **{name: getattr(self, name)})
-        unit: Unit = parse_unit(self.unit, max_degree=1)
+    def _check_config(self) -> None:
+        unit = parse_unit(self.unit, max_degree=1)
         if not isinstance(unit, NodeRecord | DirectedEdge | NoUnit):
             raise UnitError(
                 "A recommender protects the whole list of a user or one entry of it, but unit "
@@ -241,65 +224,82 @@ class Recommender:
                 "replace_one and private_metrics need a unit that protects whole lists, but unit "
                 f"{unit.name!r} does not. Remove both, or use unit='node-record'."
             )
-        if isinstance(unit, NodeRecord):
-            unit = NodeRecord(replace_one=self.replace_one)
-        if isinstance(unit, NoUnit):
-            return PrivacyConfig(unit=unit)
-        if self.epsilon is None:
+        if self.epsilon is None and not isinstance(unit, NoUnit):
             raise ConfigError(
                 f"Unit {unit.name!r} needs a privacy budget. Pass epsilon=, for example epsilon=1.0, or "
                 "unit='none' for the non-private reference."
             )
-        checks.positive(epsilon=self.epsilon)
-        config = PrivacyConfig(
-            unit=unit,
-            epsilon=float(self.epsilon),
-            delta=self.delta,
-            max_units=self.max_units,
-            unsafe_noise_seed=self.unsafe_noise_seed,
+        super()._check_config()
+        checks.integer_at_least(1, max_items=self.max_items)
+        checks.within(1, MAX_COLUMNS, max_items=self.max_items)
+
+    def _build_method(self) -> "RecommenderMethod":
+        return RecommenderMethod(
+            name=self.method, privacy_config=self.privacy_config, max_items=self.max_items
         )
-        config.delta_for(1)
-        return config
+
+    @property
+    def items_(self) -> ItemModel:
+        """The released item model."""
+        trained = self.fitted.trained
+        assert isinstance(trained, ItemModel)
+        return trained
+
+    @property
+    def private_metrics_(self) -> dict[str, Interval] | None:
+        """The released hit rate of held-out users; None without ``private_metrics``."""
+        return self._metrics
 
     @one_thread()
-    def plan(self) -> ReleasePlan:
+    def plan(self) -> ReleasePlan | None:
         """Return the query plan of a fit with ``max_units`` users or entries; no size affects its noise."""
-        return self._plan(self.max_units or 1, self.max_items)
+        return self.config.plan(_sizes(self.max_units or 1, self.max_items))
 
     @one_thread()
-    def preview(self, table: Interactions) -> FitPreview:
-        """Return plan, guarantee and outputs of a fit. No list is read and nothing is charged.
+    def prepare(self, table: Interactions) -> PreparedFit:
+        """Check the table as ``fit`` does, and plan the fit.
 
         Args:
             table: Table to fit.
 
         Returns:
-            Query plan, guarantee, and a description of each output.
+            The planned fit. Pass it to ``fit`` in place of the table to execute exactly this plan.
 
         Raises:
             GraphError: If it is no ``Interactions``.
             ConfigError: If the budget is too small for any noise.
-            UnitError: Under unit ``none``, which has no plan.
 
         Privacy:
             Reads: public sizes. Charges: nothing.
 
         >>> table = Interactions.from_matrix(np.eye(30))
-        >>> Recommender(epsilon=1.0, delta=1e-5).preview(table).guarantee.epsilon <= 1.0
+        >>> Recommender(epsilon=1.0, delta=1e-5).prepare(table).preview.guarantee.epsilon <= 1.0
         True
         """
-        plan, guarantee = self._prepare(table)
-        if plan is None or guarantee is None:
-            raise UnitError("Unit 'none' protects nothing and has no query plan. Use unit='node-record'.")
-        return FitPreview(plan, guarantee, release_rows(plan))
+        if not isinstance(table, Interactions):
+            raise GraphError(
+                f"A recommender needs a user-item table, not a {type(table).__name__}. Create one with "
+                "gv.Interactions.from_columns, from_matrix or from_pyg."
+            )
+        bound = replace(self._build_method(), item_ids=table.item_ids)
+        ready = bound.prepare(table.graph, FeatureScaling())
+        return replace(ready, method=self.config, graph=table)
 
-    @one_thread()
-    def fit(self, table: Interactions, workspace: Path | str | None = None) -> "Recommender":
+    def fit(
+        self,
+        table: Interactions | PreparedFit,
+        workspace: Path | str | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        progress: bool = False,
+    ) -> Self:
         """Release popularity and products of lists, and compute the item model.
 
         Args:
-            table: User-item table.
+            table: User-item table, or ``PreparedFit``.
             workspace: Private folder in which an interrupted fit can be resumed without another charge.
+            on_progress: Called with stage, done and total.
+            progress: Show progress bars on a terminal or in a notebook.
 
         Returns:
             The fitted recommender.
@@ -313,23 +313,11 @@ class Recommender:
             Unit: ``unit``. Reads: all lists. Charges: one release, before the lists are read. Public: all
             attributes of the fitted recommender.
         """
-        plan, guarantee = self._prepare(table)
-        self._metrics = None
-        folder = None if workspace is None else as_path(workspace, "workspace")
-        if plan is None:
-            lists = table.lists().astype(np.float64)
-            lengths = np.maximum(np.diff(lists.indptr), 1)
-            popularity = np.asarray(lists.sum(axis=0), dtype=np.float64).ravel()
-            modeled = self._modeled(popularity, 0.0)
-            lists = lists[:, modeled]
-            products = (lists.T.multiply(1 / lengths) @ lists).toarray()
-            self._items = item_model(table.item_ids, popularity, modeled, products, 0.0)
-        else:
-            assert guarantee is not None
-            seen = replace(table, graph=protected_view(table.graph, plan.unit))
-            guarantee = self._release(seen, plan, guarantee, folder)
-        self.plan_, self.guarantee, self._users = plan, guarantee, table.num_users
-        return self
+        return self._fit_with(table, workspace, on_progress, progress=progress)
+
+    def _result(self, ready: PreparedFit, session: Session) -> tuple[FitResult, PreparedFit]:
+        method = replace(self._build_method(), item_ids=ready.graph.item_ids)
+        return method.fit(method.view(ready.scaled), session), ready
 
     @one_thread()
     def recommend(
@@ -372,119 +360,91 @@ class Recommender:
         scores = np.where(none_left, np.nan, scores)
         return Recommendations(np.ma.masked_array(found, none_left), np.ma.masked_array(scores, none_left))
 
-    def save(self, folder: Path | str, *, dataset: str | None = None) -> Path:
-        """Write the item model, the guarantee and a model card to a new folder, atomically.
-
-        Args:
-            folder: Path that does not exist.
-            dataset: Name of the data on the model card.
-
-        Returns:
-            The folder.
-
-        Raises:
-            ConfigError: If the folder exists, or cannot be written.
-            ConfigError: Before ``fit``, or under unit ``none``.
-
-        Privacy:
-            Charges: nothing. The folder contains no list and no recommendation. It is safe to publish.
-        """
-        items = self.items_
-        if self.guarantee is None or self.plan_ is None:
-            raise ConfigError(
-                "Unit 'none' has no guarantee, and its exact sums cannot be saved. Fit again with "
-                "unit='node-record' and epsilon=1.0."
-            )
-        plain = {
-            "parameters": {name: getattr(self, name) for name in _PARAMETERS},
-            "users": self._users,
-            "item_ids": items.item_ids.tolist(),
-            "metrics": {name: asdict(one) for name, one in (self._metrics or {}).items()},
-        }
-        arrays = {"popularity": items.popularity, "modeled": items.modeled, "similarity": items.similarity}
-        tensors = {name: torch.from_numpy(part) for name, part in arrays.items()}
-        card = PairCard(
+    def _card(self, dataset: str | None) -> PairCard:
+        items, users = self.items_, self.fitted.sizes.records
+        return PairCard(
             method=RECOMMENDER,
             task="recommendation",
             subject=f"An item-item matrix of {len(items.modeled):,} of {len(items.item_ids):,} items, from "
-            f"lists of {self._users:,} users.",
+            f"lists of {users:,} users.",
             dataset=dataset,
-            metrics=card_metrics(self._metrics),
+            metrics=self._card_metrics,
             limits=_LIMITS,
             loader="Recommender",
             call="model.recommend([[first_item, second_item]], k=10)",
         )
-        return write_link_folder(folder, RECOMMENDER, plain, tensors, self.guarantee, self.plan_, card)
 
-    @classmethod
-    def load(cls, folder: Path | str) -> "Recommender":
-        """Read a folder that ``save`` wrote. Its guarantee is computed again from the stored mechanism.
+    def _plain(self) -> dict[str, Any]:
+        return {
+            "parameters": self.get_params(),
+            "users": self.fitted.sizes.records,
+            "item_ids": self.items_.item_ids.tolist(),
+            "metrics": {name: asdict(one) for name, one in (self._metrics or {}).items()},
+        }
 
-        Args:
-            folder: Folder that ``save`` wrote.
-
-        Returns:
-            The fitted recommender.
-
-        Raises:
-            ArtifactError: If the folder holds no recommender, or is damaged.
-
-        Privacy:
-            Unit: that of the release. Reads and charges: nothing.
-        """
-        return read_link_folder(folder, RECOMMENDER, cls._from_record)
-
-    @classmethod
-    def _from_record(cls, record: LinkRecord) -> "Recommender":
-        """Return the model of a folder's contents."""
-        plain = record.plain
-        model = cls(**{name: plain["parameters"][name] for name in _PARAMETERS})
-        arrays = {name: part.numpy() for name, part in record.tensors.items()}
+    def _restored(self, plain: Mapping[str, Any], state: State, guarantee: Guarantee) -> FittedModel:
         ids, users = np.asarray(plain["item_ids"]), int(plain["users"])
-        modeled, shape = arrays["modeled"], (len(arrays["modeled"]),) * 2
-        fits = arrays["popularity"].shape == ids.shape and arrays["similarity"].shape == shape
-        if not fits or ids.dtype.kind not in "iU" or users < 1:
+        if ids.dtype.kind not in "iU" or users < 1:
             raise ValueError
-        ids = ids.astype(object) if ids.dtype.kind == "U" else ids
-        if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
-            raise ValueError
-        model._items = ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
-        model._metrics = {name: Interval(**one) for name, one in plain["metrics"].items()} or None
-        model.guarantee, model.plan_, model._users = record.guarantee, model._plan(users, len(ids)), users
-        return model
+        method = replace(self._build_method(), item_ids=ids.astype(object) if ids.dtype.kind == "U" else ids)
+        sizes = _sizes(users, len(ids))
+        plan = method.plan(sizes)
+        assert plan is not None  # of unit none nothing is saved
+        trained = method.restore(state, sizes, {})
+        return self._fit_of(sizes, guarantee, plan, trained, metrics=plain["metrics"] or None)
 
-    # -- the release ----
 
-    def _prepare(self, table: Interactions) -> tuple[ReleasePlan | None, Guarantee | None]:
-        """Return plan and guarantee for a table; both None under unit ``none``."""
-        if not isinstance(table, Interactions):
-            raise GraphError(
-                f"A recommender needs a user-item table, not a {type(table).__name__}. Create one with "
-                "gv.Interactions.from_columns, from_matrix or from_pyg."
-            )
-        config, graph = self._config, table.graph
-        if isinstance(config.unit, NoUnit):
-            return None, None
-        plan = self._plan(table.num_users, table.num_items)
-        deviations = () if self.unsafe_noise_seed is None else (SEEDED,)
-        return plan, plan_guarantee(
-            config, plan, graph, deviations=deviations, notes=graph.notes, edge_use="lists"
-        )
+@dataclass(frozen=True, kw_only=True)
+class RecommenderMethod(Method):
+    """A recommender with all constructor keywords resolved.
 
-    def _plan(self, users: int, items: int) -> ReleasePlan:
-        """Return the query plan for a table of this size."""
-        config = self._config
+    Args:
+        max_items: Maximum number of modeled items.
+        item_ids: Id of each item of a table, whose nodes are users and then items. Set for a fit.
+    """
+
+    max_items: int = 1024
+    item_ids: npt.NDArray[Any] | None = field(default=None, compare=False)
+
+    @property
+    def _catalog(self) -> npt.NDArray[Any]:
+        assert self.item_ids is not None
+        return self.item_ids
+
+    def check_task(self, graph: Graph) -> None:
+        """Do nothing: lists have no labels."""
+
+    def check(self, view: Graph) -> None:
+        """Do nothing: a table was checked when it was built."""
+
+    def notes(self, view: Graph) -> tuple[str, ...]:
+        """Return notes of the guarantee summary about the data."""
+        return view.notes
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return the use of edges: recommendations read lists."""
+        return "lists"
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        """Return the numbers of users and items."""
+        return _sizes(view.num_nodes - len(self._catalog), len(self._catalog))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the calibrated query plan; None under unit ``none``."""
+        config = self.privacy_config
+        if not config.protects:
+            return None
         return calibrate_plan(
             config.unit,
             config.budget,
-            config.delta_for(users if config.on_records else users + items),
-            lambda mu: self._queries(config.unit, mu, items),
-            num_nodes=users + items,
+            config.delta_for(sizes.records if config.on_records else sizes.nodes),
+            lambda mu: self._queries(config.unit, mu, sizes.width),
+            num_nodes=sizes.nodes,
         )
 
     def _queries(self, unit: Unit, mu: float, items: int) -> tuple[Query, ...]:
         """Return the queries of a total mu."""
-        of_metrics = _METRICS if self.private_metrics else 0.0
+        of_metrics = _METRICS if self.privacy_config.private_metrics else 0.0
         shares = _POPULARITY, 1 - _POPULARITY - of_metrics
         popularity_mu, products_mu = (mu * math.sqrt(share) for share in shares)
         products = ListProductQuery(
@@ -502,55 +462,70 @@ class Recommender:
             queries = (*queries, OutcomeCountQuery(sigma=sigma))
         return queries
 
-    def _release(
-        self, table: Interactions, plan: ReleasePlan, guarantee: Guarantee, workspace: Path | None
-    ) -> Guarantee:
-        """Answer the plan's queries, store the item model and the hit rate, and return the guarantee."""
-        users, nodes, streams = table.num_users, table.graph.num_nodes, PublicStreams(self.seed)
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        """Answer the plan's queries, and return the item model and the hit rate."""
+        ids, nodes = self._catalog, view.num_nodes
+        users, streams = nodes - len(ids), session.streams
+        if session.plan is None:
+            return FitResult(trained=self._exact(view, users), proba=None, learned={"metrics": None})
+        private_metrics = self.privacy_config.private_metrics
         held_out = np.zeros(users, dtype=bool)
-        if self.private_metrics:
+        if private_metrics:
             held_out = streams.numpy("held-out users").random(users) < _HELD_OUT
         counted = torch.zeros(nodes, dtype=torch.bool)
         counted[:users] = torch.from_numpy(~held_out)
-        session = Session(
-            streams=streams,
-            plan=plan,
-            guarantee=guarantee,
-            label="recommender",
-            noise_seed=self.unsafe_noise_seed,
-            workspace=workspace,
-        )
-        view = table.graph
-        release, (first, products) = session.open(view), plan.queries[:2]
+        release, first = session.open(view), session.plan.queries[0]
+        products = session.query(1, ListProductQuery)
         sent = counted.to(torch.float64)[:, None]
         data = NeighborSumData(sent) if isinstance(first, NeighborSumQuery) else OutEdgeSumData(sent)
         popularity = release.answer(data)[users:, 0].numpy().astype(np.float64)
-        assert isinstance(products, ListProductQuery)
         modeled = self._modeled(popularity, first.noise[0])
         columns = torch.full((nodes,), NO_COLUMN, dtype=torch.int64)
         columns[users + torch.from_numpy(modeled)] = torch.arange(len(modeled))
         triangle = release.answer(ListProductData(columns, counted))
         matrix = unpack_products(triangle, products.columns)[: len(modeled), : len(modeled)]
-        self._items = items = item_model(table.item_ids, popularity, modeled, matrix, products.sigma)
-        if self.private_metrics:
+        items, metrics = item_model(ids, popularity, modeled, matrix, products.sigma), None
+        if private_metrics:
             lists = own_lists(view.adjacency).at(torch.arange(users))
             place = streams.numpy("removed items").random(users)
             tested = torch.from_numpy(held_out), torch.from_numpy(place)
             correct, wrong = map_records(partial(_outcomes, items), lists, *tested)
             hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()
-            noise = plan.noise_std[-1]
-            share = _share(hits, misses, noise, int(held_out.sum()))
-            self._metrics = {f"hit_rate_at_{_TOP}": share}
+            share = _share(hits, misses, session.plan.noise_std[-1], int(held_out.sum()))
+            metrics = {f"hit_rate_at_{_TOP}": share}
         release.close()
-        return session.with_seed(guarantee)
+        return FitResult(trained=items, proba=None, learned={"metrics": metrics})
+
+    def _exact(self, view: Graph, users: int) -> ItemModel:
+        """Return the item model of exact sums, under unit ``none``."""
+        table = Interactions(view, np.arange(users), self._catalog)
+        lists = table.lists().astype(np.float64)
+        lengths = np.maximum(np.diff(lists.indptr), 1)
+        popularity = np.asarray(lists.sum(axis=0), dtype=np.float64).ravel()
+        modeled = self._modeled(popularity, 0.0)
+        lists = lists[:, modeled]
+        products = (lists.T.multiply(1 / lengths) @ lists).toarray()
+        return item_model(self._catalog, popularity, modeled, products, 0.0)
 
     def _modeled(self, popularity: Floats, noise: float) -> npt.NDArray[np.int64]:
         """Return the items whose popularity exceeds its noise, most popular first."""
         order = np.argsort(-popularity, kind="stable")
         return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
 
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> ItemModel:
+        """Return the item model from the result of ``ItemModel.state``."""
+        arrays, ids = {name: part.numpy() for name, part in state.items()}, self._catalog
+        modeled, shape = arrays["modeled"], (len(arrays["modeled"]),) * 2
+        if arrays["popularity"].shape != ids.shape or arrays["similarity"].shape != shape:
+            raise ValueError
+        if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
+            raise ValueError
+        return ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
 
-_PARAMETERS = tuple(one.name for one in fields(Recommender) if one.init)
+
+def _sizes(users: int, items: int) -> PublicSizes:
+    """Return the sizes of a table: a user is a record, and an item is a feature of it."""
+    return PublicSizes(nodes=users + items, classes=0, features=items, train_records=users)
 
 
 def item_model(

@@ -289,7 +289,8 @@ class LocalEstimator(LabelKeywords, Estimator):
     ) -> Self:
         """Fit to reports that are already charged."""
         method = replace(self._local_method, received=received)
-        return self._fit_by(method, graph, self._session(on_progress))
+        prepared = method.prepare(graph, self._scaling(method, graph))
+        return self._fit_in(self._session(on_progress), graph, prepared)
 
     # -- afterwards ----------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
-from graphveil.core.unit import LocalAttributes, NoUnit
+from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import NOT_COVERED, invalid_mark
@@ -41,6 +41,10 @@ METRIC_NOTES = {
     LINKS: "Metrics are noisy and part of the release: of held-out edges and as many random pairs.",
     RECOMMENDER: "The hit rate is noisy and public: the share of held-out users whose ten best items "
     "contain one that was removed from their list.",
+}
+NO_METRICS = {
+    LINKS: "No metrics were released, because no pairs are held out (held_out=0).",
+    RECOMMENDER: "No metrics were released. Add --private-metrics to release some.",
 }
 _NORMAL = 1.959963984540054  # 97.5 % quantile
 
@@ -210,6 +214,26 @@ def link_metric_table(metrics: Mapping[str, Any]) -> Table:
             row.append(Summary.from_values(metrics["metric_values"][name]).decimal())
         rows.append(row)
     return head, rows
+
+
+def pair_remarks(method: str, unit: str, private: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """Return what the released metrics of links or of a recommender mean."""
+    if not private and (method, unit) == (RECOMMENDER, DirectedEdge.name):
+        return f"No metrics were released: a hit rate reads whole lists, which unit {unit} does not protect."
+    if not private and parameters.get("private_metrics"):
+        return (
+            "Hit rate: n/a, because the noisy number of held-out users with two items does not exceed "
+            "its noise. Use more users or a larger --epsilon."
+        )
+    if not private:
+        return NO_METRICS[method]
+    area = private.get("roc_auc")
+    if area is None or not area["low"] <= 0.5 <= area["high"]:
+        return METRIC_NOTES[method]
+    return (
+        f"{METRIC_NOTES[method]} The interval of ROC-AUC contains 0.5, which random scores have: with this "
+        "noise the metrics do not show whether the scores are informative."
+    )
 
 
 def metric_names(positive: str | None) -> dict[str, str]:

@@ -9,17 +9,15 @@ from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.links import LINKS, LinkFolder, find_link_folder
+from graphveil.links import RECOMMENDER, load_any
 from graphveil.publish.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.link_run import LinkExperiment
 from graphveil.runs.run_folder import RunFolder, read_json, write_json
 from graphveil.runs.source import Source
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
-    from graphveil.links.link_predictor import LinkPredictor
 
 INTERNAL = "Internal: an attack is scored by the secrets that it infers. Do not publish its results."
 _DATA = "data."
@@ -31,13 +29,13 @@ class AttackTarget:
 
     Args:
         folder: Folder of the run.
-        model: Saved model.
+        model: Saved ``Estimator`` or ``LinkPredictor``.
         graph: Training graph, split by the run's first seed for a model of nodes.
         source: Source of the graph.
     """
 
     folder: RunFolder
-    model: "Estimator | LinkPredictor"
+    model: Any
     graph: "Graph"
     source: Source
 
@@ -48,9 +46,9 @@ class AttackTarget:
         Raises:
             ConfigError: If it is a link predictor.
         """
-        from graphveil.links.link_predictor import LinkPredictor
+        from graphveil.estimators.base import Estimator
 
-        if isinstance(self.model, LinkPredictor):
+        if not isinstance(self.model, Estimator):
             raise ConfigError(
                 "This attack needs a model of nodes, but this run predicts links. Use `graphveil attack "
                 "linkteller` or `graphveil attack topology`."
@@ -88,8 +86,6 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
         ArtifactError: If the folder contains no finished run with its internal part.
         ConfigError: If the data are not the training data of the run.
     """
-    from graphveil.estimators.saved import load_model
-
     folder = RunFolder(place)
     if not folder.lock.is_file():
         raise ArtifactError(
@@ -99,11 +95,13 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     locked = read_json(folder.lock)["configuration"]
     data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
     data |= {name: value for name, value in overrides.items() if value is not None}
-    link_folder = find_link_folder(place)
-    if link_folder is not None:
-        return _load_links(folder, link_folder, data)
-    model = load_model(place)
-    if model.task == REGRESSION:
+    model = load_any(place)
+    if model.method == RECOMMENDER:
+        raise ConfigError(
+            "No attack is implemented for a recommender, which publishes one item-item matrix for all users. "
+            f"Run `graphveil audit {folder.root}`."
+        )
+    if model.get_params().get("task") == REGRESSION:
         raise ConfigError(
             "Attacks need class probabilities, but this run predicts numbers. Attack a run that "
             "predicts classes."
@@ -111,44 +109,12 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
     source = Source.from_dict(data)
     experiment = Experiment(
-        model.method,
-        source,
-        parameters,
-        locked["recipe"],
-        seed=int(locked["seed"]),
-        compare=False,
+        model.method, source, parameters, locked.get("recipe"), seed=int(locked["seed"]), compare=False
     )
-    graph = experiment.split(experiment.load(), 0)
-    if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
-        raise _other_data()
-    return AttackTarget(folder, model, graph, source)
-
-
-def _load_links(folder: RunFolder, found: LinkFolder, data: Mapping[str, Any]) -> AttackTarget:
-    """Load a link predictor and its graph.
-
-    Raises:
-        ConfigError: If it is a recommender, or the data are not those of the run.
-    """
-    from graphveil.data import Graph
-    from graphveil.links.link_predictor import LinkPredictor
-
-    if found.kind != LINKS:
+    graph, sizes = experiment.split(experiment.load(), 0), model.fitted.sizes
+    if graph.num_nodes != sizes.nodes or (not experiment.pairs and graph.num_features != sizes.features):
         raise ConfigError(
-            "No attack is implemented for a recommender, which publishes one item-item matrix for all users. "
-            f"Run `graphveil audit {folder.root}`."
+            "The data differ in size from the training data of the run. Pass the data that the run "
+            "was trained on (--root, --nodes, --edges)."
         )
-    model = LinkPredictor.load(found.path)
-    source, budget = Source.from_dict(data), {"unit": model.unit, "epsilon": model.epsilon}
-    graph = LinkExperiment(method=LINKS, source=source, parameters=budget).load()
-    assert isinstance(graph, Graph)  # without items
-    if graph.num_nodes != model.num_nodes:
-        raise _other_data()
     return AttackTarget(folder, model, graph, source)
-
-
-def _other_data() -> ConfigError:
-    return ConfigError(
-        "The data differ in size from the training data of the run. Pass the data that the run "
-        "was trained on (--root, --nodes, --edges)."
-    )

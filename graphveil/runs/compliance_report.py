@@ -19,7 +19,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.release_folder import read_guarantee
 from graphveil.publish.reports import ComplianceReport, mark_of, total_cells, total_of
 from graphveil.runs.charges import RunAccount, earlier_predictions, open_ledger_at, receipts_in
-from graphveil.runs.preview import combined_guarantee
+from graphveil.runs.experiment import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json, write_json
 
 FILE = "PRIVACY.md"

@@ -16,13 +16,18 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts
-from graphveil.publish.reports import report_page
-from graphveil.publish.results import METRIC_NAMES, NUMBER_METRIC_NAMES, Summary, private_metric_texts
+from graphveil.publish.reports import link_report_page, report_page
+from graphveil.publish.results import (
+    METRIC_NAMES,
+    NUMBER_METRIC_NAMES,
+    Summary,
+    pair_remarks,
+    private_metric_texts,
+)
 from graphveil.runs.charges import RunAccount, add_receipts, undone_if_rejected
 from graphveil.runs.compliance_report import write_reports
-from graphveil.runs.experiment import Experiment
+from graphveil.runs.experiment import Experiment, Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.grid import OnProgress
-from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.run_folder import (
     RunFolder,
     check_data,
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from graphveil.core.backends import AggregationBackend
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
+    from graphveil.links.pairs import PairModel
 
 BASELINE_METHOD = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
@@ -69,6 +75,7 @@ class RunResult:
     baseline_metrics: dict[str, float | None] = field(default_factory=dict)
     confusion_matrix: list[list[int]] = field(default_factory=list)  # by true and predicted class
     positive: str | None = None  # the positive class of two, of which the average precision is
+    curves: dict[str, Any] | None = None  # of held-out edges, from noisy counts
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
     @property
@@ -90,7 +97,6 @@ class ExperimentResult:
 
 def run(
     plan: Preview,
-    graph: "Graph",
     folder: RunFolder,
     on_progress: OnProgress,
     account: RunAccount | None = None,
@@ -106,22 +112,25 @@ def run(
     call. ``shared`` is a folder of results that follow from public data alone, which experiments on one graph
     share. ``backend`` is the aggregation backend; it does not affect results.
     """
-    started, fresh = time.perf_counter(), folder.missing
+    started, fresh, graph = time.perf_counter(), folder.missing, plan.graph
     with folder.locked(plan.experiment.as_dict(), resume=resume):
         with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
             check_data(folder, graph)
             records = [
-                _run(plan, graph, folder, index, on_progress, account, shared, backend)
+                _run(plan, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
-        outcome = _summarize(plan, graph, records, time.perf_counter() - started)
-        write_history(folder.internal / "history.csv", outcome.history)
+        outcome = _summarize(plan, records, time.perf_counter() - started)
+        page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
+        if plan.experiment.pairs:
+            page = partial(link_report_page, outcome.metrics, records[0].curves, outcome.guarantee)
+        else:
+            write_history(folder.internal / "history.csv", outcome.history)
         if outcome.clipped is not None:
             write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
-        page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
         workspace = folder.workspace(plan.experiment.seed)
         write_reports(folder, outcome.metrics, workspace / folder.release.name, page, account)
-        if graph.encoding is not None:
+        if graph.encoding is not None and not plan.experiment.pairs:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
         folder.publish(workspace, records[0].staged)
@@ -130,7 +139,6 @@ def run(
 
 def _run(
     plan: Preview,
-    graph: "Graph",
     folder: RunFolder,
     index: int,
     show: OnProgress,
@@ -150,29 +158,30 @@ def _run(
         except TypeError:  # another version's record does not fit
             raise damaged_file_error(path) from None
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
-    # What was shown is what is executed, unless the preview was of another graph.
-    shown = plan.fits if index == 0 and plan.graph is graph else None
-    fit, baseline_fit = shown or (None, None)
-    split = experiment.split(graph, index) if fit is None else fit.graph
+    # What was shown is what is executed.
+    fit, baseline_fit = (plan.fits if index == 0 else None) or (None, None)
+    split = experiment.split(plan.data, index) if fit is None else fit.graph
     public = shared or workspace / "public"  # what method and baseline compute from public data alone
-    model = experiment.model(index).fit(
+    how: dict[str, Any] = {} if experiment.pairs else {"backend": backend, "cache": public}
+    model: Any = experiment.model(index).fit(
         split if fit is None else fit,
         on_progress=_labeled(show, prefix),
         workspace=workspace / "method",
-        backend=backend,
-        cache=public,
+        **how,
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
+        fitted: Any = model  # an Estimator as well
         reported = _labeled(show, f"{prefix}baseline ")
         if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
             # Nodes randomize their records, which must not be reported twice.
-            baseline.fit_same_reports(model, split, on_progress=reported)
+            baseline.fit_same_reports(fitted, split, on_progress=reported)
         else:
             seen = _baseline_view(model, split)
             given = baseline_fit if baseline_fit is not None and baseline_fit.graph is seen else seen
             baseline.fit(given, on_progress=reported, workspace=workspace / "mlp", cache=public)
-    record = _record(model, baseline, split, experiment.seed + index)
+    seed = experiment.seed + index
+    record = _pair_record(model, seed) if experiment.pairs else _record(model, baseline, split, seed)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
         record = replace(record, staged=folder.staged(workspace))
@@ -229,6 +238,23 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     )
 
 
+def _pair_record(model: "PairModel", seed: int) -> RunResult:
+    metrics = model.fitted.learned["metrics"] or {}
+    curves = model.fitted.learned.get("curves")  # of links only
+    return RunResult(
+        seed=seed,
+        accuracy={},
+        baseline=None,
+        private_accuracy={},
+        private_baseline={},
+        private_metrics={name: one.as_dict() for name, one in metrics.items()},
+        seconds=dict(model.fitted.seconds),
+        guarantee=guarantee_to_plain(model.guarantee),
+        baseline_guarantee=None,
+        curves=None if curves is None else curves._asdict(),
+    )
+
+
 def _evaluate(model: "Estimator", split: "Graph") -> dict[str, Any] | None:
     """Return the metrics on test nodes; None for label sets, and without a labeled test node."""
     tested = split.labeled_in("test")
@@ -262,7 +288,7 @@ def _of(labels: "Tensor", number: int) -> "Tensor":
 
 
 def _stage_release(
-    model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
+    model: Any, experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release and its internal part next to the run's state, replacing earlier attempts."""
     from graphveil.estimators.fitted import save_fitted
@@ -272,6 +298,9 @@ def _stage_release(
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
         shutil.rmtree(attempt, ignore_errors=True)
+    if experiment.pairs:
+        model.save(release, dataset=experiment.source.published_name)
+        return
     numbers = model.task == REGRESSION
     shown = private_metric_texts(
         {"private_metrics": [record.private_metrics] if record.private_metrics else []}
@@ -312,11 +341,15 @@ def _stage_release(
         write_graph_fingerprint(workspace, model.graph_fingerprint)
 
 
-def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
-    guarantee = records[0].guarantees[0]
+def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> ExperimentResult:
+    guarantee, graph = records[0].guarantees[0], plan.graph
     own = [record.accuracy for record in records]
     baselines = [record.baseline for record in records if record.baseline is not None]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
+    if plan.experiment.pairs:
+        return ExperimentResult(
+            metrics=_pair_metrics(plan, records, all_runs, wall), history=[], guarantee=guarantee
+        )
     # Exact accuracies are covered where they follow from what was released and from public labels. Under
     # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
     # not covered by anything.
@@ -370,6 +403,40 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         guarantee=guarantee,
         clipped=records[0].clipped,
     )
+
+
+def _pair_metrics(
+    plan: Preview, records: Sequence[RunResult], all_runs: Guarantee, wall: float
+) -> dict[str, Any]:
+    """Return the object that ``train --json`` prints of pairs: released values and public sizes only."""
+    experiment, guarantee, total = plan.experiment, records[0].guarantees[0], all_runs.as_dict()
+    released = [record.private_metrics or {} for record in records]
+    return {
+        "method": experiment.method,
+        "dataset": experiment.source.name,
+        "sizes": plan.sizes,
+        "unit": guarantee.unit,
+        "mode": "strict",
+        "epsilon": experiment.parameters.get("epsilon"),
+        "delta": guarantee.delta,
+        "seed": experiment.seed,
+        "runs": experiment.runs,
+        "covered": True,
+        "private_metrics": released[0],
+        "metric_values": {
+            name: [one[name]["value"] for one in released if name in one] for name in released[0]
+        },
+        "remarks": pair_remarks(experiment.method, guarantee.unit, released[0], experiment.parameters),
+        "guarantee": guarantee.as_dict(),
+        "baseline_guarantee": None,
+        "guarantee_all_runs": {name: total[name] for name in ("epsilon", "delta", "releases")},
+        "releases": [row.as_release() for row in plan.releases],
+        "stages": [stage.as_stage() for stage in plan.stages],
+        "deviations": list(guarantee.deviations),
+        "summary": guarantee.summary(),
+        "statement": guarantee.formal_statement(),
+        "seconds_wall": round(wall, 3),
+    }
 
 
 def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:

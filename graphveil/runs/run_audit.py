@@ -17,8 +17,7 @@ from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
 from graphveil.core.plan import ReleasePlan
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.saved import load_model
-from graphveil.links import RECOMMENDER, find_link_folder, link_model_class
+from graphveil.links import RECOMMENDER, load_any
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
 from graphveil.privacy import Guarantee
@@ -184,15 +183,10 @@ def _audited(
     place: Path,
 ) -> tuple[str, Guarantee, ReleasePlan | None, Callable[[], list[dict[str, Any]]]]:
     """Return method, guarantee and plan of a run, and a function that audits its LDP reports."""
-    found = find_link_folder(place)
-    if found is not None:
-        model = link_model_class(found.kind).load(found.path)
-        assert model.guarantee is not None  # a folder is written with one
-        return found.kind, model.guarantee, model.plan_, list
-    fitted = load_model(place).fitted
+    fitted = load_any(place).fitted
     method, sizes = fitted.method, fitted.sizes
     reports = partial(_reports, method, sizes.features or 1, sizes.classes)
-    return method.name, fitted.guarantee, method.plan(sizes), reports
+    return method.name, fitted.guarantee, fitted.plan or method.plan(sizes), reports
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import torch
 
     from graphveil.core.edges.node_pairs import PublicPart
-    from graphveil.data import Graph
+    from graphveil.data import Graph, Interactions
 
 _COLUMNS = ("id", "label", "source", "target")
 _RECORDS = "node-"  # how units that protect records are called
-_PATHS = ("root", "folder", "nodes", "edges", "node_ids")
+_PATHS = ("root", "folder", "nodes", "edges", "node_ids", "items")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +170,87 @@ class Source(TableFiles):
             name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
         }
         return cls(**given | {name: Path(given[name]) for name in _PATHS if name in given})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListSource(Source):
+    """Lists of items: a table of all users, a table of all items, and one row per item on a list.
+
+    Args:
+        items: Table of all items, with the column of edge targets.
+        rating: Column of ratings in the table of lists.
+        min_rating: Lowest rating of an item on a list.
+    """
+
+    items: Path
+    rating: str | None = None
+    min_rating: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise an error unless all three tables are given, and a column of ratings with its lowest one."""
+        super().__post_init__()
+        if (self.rating is None) != (self.min_rating is None):
+            raise ConfigError(
+                "--rating and --min-rating go together: the column of ratings, and the lowest rating that "
+                "counts as a like. Give both, for example --rating stars --min-rating 4, or neither."
+            )
+        if self.weight is not None:
+            raise ConfigError(
+                "Method recommender does not use --weight and --max-weight. Remove them; to keep high "
+                f"ratings only, use --rating {self.weight} --min-rating 4."
+            )
+        if self.edges is None:
+            raise ConfigError(
+                "recommender reads lists of items from tables. Set --edges, --nodes (all users) and --items "
+                "instead of --dataset or --graph."
+            )
+
+    @property
+    def words(self) -> str:
+        """Which rows of the table are items of a list."""
+        from graphveil.data import tables
+        from graphveil.data.interactions import RATING_NAMES
+
+        assert self.edges is not None
+        if self.rating is not None:
+            return f"rows of {self.edges.name} with {self.rating} of at least {self.min_rating:g}"
+        names = tables.column_names(self.edges, [], self.csv_format)
+        rated = next((name for name in names if name.lower() in RATING_NAMES), None)
+        more = (
+            f"; column {rated!r} is ignored, so low ratings count as likes (--rating {rated} --min-rating 4)"
+        )
+        return f"every row of {self.edges.name}{'' if rated is None else more}"
+
+    def interactions(self) -> "Interactions":
+        """Read the lists.
+
+        Raises:
+            GraphError: If a column is missing, or an id is unknown, missing, or listed twice.
+        """
+        from graphveil.data import tables
+        from graphveil.data.interactions import Interactions, known_ids
+        from graphveil.data.tables.ids import References
+
+        assert self.nodes is not None and self.edges is not None and self.target is not None
+        assert self.id is not None and self.source is not None
+        path, how = self.edges, self.csv_format
+        ends = [self.source, self.target]
+        lists = tables.read_ids(path, ends, [] if self.rating is None else [self.rating], csv_format=how)
+        known = (known_ids(self.nodes, self.id, how), known_ids(self.items, self.target, how))
+        references = (
+            References(
+                *(tables.column(lists, name), f"column {name!r} of {path.name}", f"table[{name!r}]"),
+                known=ids,
+                written=tables.is_csv(path),
+            )
+            for name, ids in zip(ends, known, strict=True)
+        )
+        return Interactions.from_tables(
+            *references,
+            ratings=None if self.rating is None else tables.column(lists, self.rating),
+            min_rating=self.min_rating,
+            unknown_ids=self.unknown_ids or "error",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -52,14 +52,12 @@ from graphveil.publish.results import (
     metric_summary,
 )
 from graphveil.runs.charges import RunAccount
-from graphveil.runs.experiment import Experiment
+from graphveil.runs.experiment import Experiment, Preview, combined_guarantee, graph_of, preview
 from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
-from graphveil.runs.link_run import LinkExperiment, LinkPlan, execute
 from graphveil.runs.parameters import load_custom_code
-from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.run import run
 from graphveil.runs.run_folder import RunFolder, check_data, default_folder, read_json
-from graphveil.runs.source import InMemorySource, Source
+from graphveil.runs.source import InMemorySource, ListSource, Source
 from graphveil.runs.sweep_cells import Sweep, SweepCell
 
 # -- the plan ----------------------------------------------------------------------------------------------
@@ -74,8 +72,7 @@ class SweepPlan:
 
     sweep: Sweep
     raw: Graph
-    graphs: tuple[Graph, ...]  # prepared, one a cell; cells that are prepared alike share one
-    previews: tuple[Preview | LinkPlan, ...]
+    previews: tuple[Preview, ...]  # cells that are prepared alike share their data
     total: Guarantee | None
 
 
@@ -86,39 +83,28 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
         PrivacyError: A requested guarantee is not possible.
         GraphError: The data cannot be used.
     """
-    prepared: dict[tuple[object, ...], Graph] = {}
-    first = sweep.cells[0].experiment
-    data = first.load() if isinstance(first, LinkExperiment) else sweep.source.load()
-    raw = data.graph if isinstance(data, Interactions) else data
-    graphs, previews = zip(
-        *(_plan_cell(cell.experiment, data, prepared) for cell in sweep.cells), strict=True
-    )
-    return SweepPlan(sweep=sweep, raw=raw, graphs=graphs, previews=previews, total=total_of(previews))
+    prepared: dict[tuple[object, ...], Any] = {}
+    data = sweep.cells[0].experiment.read()
+    previews = tuple(_plan_cell(cell.experiment, data, prepared) for cell in sweep.cells)
+    return SweepPlan(sweep=sweep, raw=graph_of(data), previews=previews, total=total_of(previews))
 
 
 def _plan_cell(
-    experiment: Experiment | LinkExperiment,
-    data: Graph | Interactions,
-    prepared: dict[tuple[object, ...], Graph],
-) -> tuple[Graph, Preview | LinkPlan]:
-    """Return the prepared graph of a cell, which cells that are prepared alike share, and its plan."""
-    if isinstance(experiment, LinkExperiment):
-        link_plan = LinkPlan.from_data(experiment, data)
-        return link_plan.graph, link_plan
-    assert isinstance(data, Graph)
+    experiment: Experiment, data: Graph | Interactions, prepared: dict[tuple[object, ...], Any]
+) -> Preview:
+    """Return the plan of a cell; cells that are prepared alike share their data."""
     if experiment.preparation not in prepared:
         prepared[experiment.preparation] = experiment.prepared(data)
-    graph = prepared[experiment.preparation]
     # Planned fits of all cells together may not fit in memory.
-    return graph, replace(preview(experiment, graph), fits=None)
+    return replace(preview(experiment, prepared[experiment.preparation]), fits=None)
 
 
-def _is_charged(plan: Preview | LinkPlan) -> bool:
+def _is_charged(plan: Preview) -> bool:
     """Whether a cell queries protected data."""
     return plan.guarantee.releases > 0 and plan.guarantee.unit != NoUnit.name
 
 
-def total_of(previews: Iterable[Preview | LinkPlan]) -> Guarantee | None:
+def total_of(previews: Iterable[Preview]) -> Guarantee | None:
     """Return the guarantee of several cells together, every run of each counted; None if they query nothing.
 
     It is stated at the largest delta among them.
@@ -137,8 +123,7 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
     if plan.total is None:
         return None
     account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
-    charged = zip(plan.graphs, map(_is_charged, plan.previews), strict=True)
-    for edges in {graph.edge_set for graph, is_charged in charged if is_charged}:
+    for edges in {one.graph.edge_set for one in plan.previews if _is_charged(one)}:
         attach_ledger(edges, account.ledger)
     return account
 
@@ -168,7 +153,7 @@ class SweepResult:
 
         For links and recommenders it is the released metric that takes the place of the accuracy.
         """
-        if isinstance(self.grid[0].experiment, LinkExperiment):
+        if self.grid[0].experiment.pairs:
             return LINK_METRICS[self.grid[0].experiment.method]
         chosen = {cell.experiment.parameters.get("metric") for cell in self.grid}
         if chosen == {None}:
@@ -225,7 +210,7 @@ class SweepResult:
 
         What has no epsilon is a level.
         """
-        linked = isinstance(self.grid[0].experiment, LinkExperiment)
+        linked = self.grid[0].experiment.pairs
         return self._series(partial(metric_summary, name=str(self.metric)) if linked else accuracy_of)
 
     def _series(self, value_of: Callable[[Mapping[str, Any]], Summary]) -> list[Series]:
@@ -243,7 +228,7 @@ class SweepResult:
         writer.writeheader()
         writer.writerows(rows)
         write_atomic(self.out / "sweep.csv", text.getvalue().encode())
-        linked, metric = isinstance(self.grid[0].experiment, LinkExperiment), self.metric
+        linked, metric = self.grid[0].experiment.pairs, self.metric
         figures = [("curve", LINK_METRIC_NAMES[str(metric)] if linked else "test accuracy", self.series)]
         if not linked and metric in METRIC_NAMES:
             values = self._series(partial(metric_summary, name=metric))
@@ -301,7 +286,7 @@ def run_sweep(
             "jobs= (--jobs) copies the graph to each process, but backend='disk' (--backend disk) "
             "does not load it into memory. Remove one of them, or use backend='ray'."
         )
-    if jobs > 1 and plan.sweep.items is not None:
+    if jobs > 1 and isinstance(plan.sweep.source, ListSource):
         raise ConfigError("A sweep of recommenders runs in one process. Remove jobs (--jobs).")
     cells = plan.sweep.cells
     run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)
@@ -323,8 +308,7 @@ def run_sweep(
                     raise
                 raise RunError(f"{error} Other cells that began stay charged.") from error
         metrics = tuple(
-            run_one(cell, one, graph, on_progress, account)
-            for cell, one, graph in zip(cells, plan.previews, plan.graphs, strict=True)
+            run_one(cell, one, on_progress, account) for cell, one in zip(cells, plan.previews, strict=True)
         )
         result = SweepResult(cells, metrics, plan.total, folder.root)
         result.write()
@@ -333,8 +317,7 @@ def run_sweep(
 
 def run_cell(
     cell: SweepCell,
-    plan: Preview | LinkPlan,
-    graph: Graph,
+    plan: Preview,
     show: OnProgress,
     account: RunAccount | None,
     *,
@@ -352,12 +335,8 @@ def run_cell(
         return read_json(own.metrics)
     prefix = f"cell {cell.number}/{count} "
     charged = None if account is None or not plan.guarantee.releases else account.for_next_experiment()
-    if isinstance(plan, LinkPlan):
-        show(f"{prefix}fitting", cell.number - 1, count)
-        return execute(plan, own, charged, resume=begun)
     outcome = run(
         plan,
-        graph,
         own,
         lambda stage, done, total: show(prefix + stage, done, total),
         charged,
@@ -387,7 +366,7 @@ def _run_in_workers(
     """Run the cells with these numbers in workers, which open the ledgers themselves."""
     sent, given = SerializedGraph.from_graph(plan.raw), isinstance(plan.sweep.source, InMemorySource)
     charged = {
-        number: ledger_of(plan.graphs[number].edge_set)
+        number: ledger_of(plan.previews[number].graph.edge_set)
         for number in numbers
         if _is_charged(plan.previews[number])
     }
@@ -487,17 +466,18 @@ class CellWorker:
     account: RunAccount | None
     own: Sequence[str]
     threads: int
-    prepared: dict[tuple[object, ...], Graph] = field(default_factory=dict)
+    prepared: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def __call__(self, task: tuple[SweepCell, int | None], show: OnProgress) -> None:
         """Run a cell, and charge it to a ledger."""
         (cell, ledger), raw = task, self._raw
         if self.given:
             cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
-        graph, plan = _plan_cell(cell.experiment, raw, self.prepared)
-        if ledger is not None and ledger_of(graph.edge_set) is not self.ledgers[ledger]:
-            attach_ledger(graph.edge_set, self.ledgers[ledger])
-        self.run_one(cell, plan, graph, show, self.account)
+        plan = _plan_cell(cell.experiment, raw, self.prepared)
+        edges = plan.graph.edge_set
+        if ledger is not None and ledger_of(edges) is not self.ledgers[ledger]:
+            attach_ledger(edges, self.ledgers[ledger])
+        self.run_one(cell, plan, show, self.account)
 
     @cached_property
     def _raw(self) -> Graph:

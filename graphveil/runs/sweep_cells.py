@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from graphveil._util import checks
@@ -18,10 +17,9 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, UnitError
 from graphveil.links import LINKS, RECOMMENDER
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.link_run import LinkExperiment
 from graphveil.runs.parameters import check_parameters, model_class
 from graphveil.runs.run import BASELINE_METHOD
-from graphveil.runs.source import PublicFlags, Source
+from graphveil.runs.source import ListSource, PublicFlags, Source
 
 MAX_CELLS = 1000
 _PRIVACY = (  # what a reference without privacy does without
@@ -54,7 +52,7 @@ class SweepCell:
     """
 
     number: int
-    experiment: Experiment | LinkExperiment
+    experiment: Experiment
     epsilon: float | None
     settings: Mapping[str, Any]
     include_nonprivate: bool = False
@@ -113,7 +111,6 @@ class Sweep:
         include_nonprivate: Whether to add non-private references: each method under unit ``none``, if
             it supports that.
         public: Under ``edge-subset``: the public edges, and the nodes that may have private ones.
-        items: For recommenders: table of all items.
 
     Raises:
         ConfigError: An unknown method, an empty or repeated choice, a setting that no method has, too many
@@ -135,7 +132,6 @@ class Sweep:
     seed: int = 0
     include_nonprivate: bool = False
     public: PublicFlags = field(default_factory=PublicFlags)
-    items: Path | None = None
 
     def __post_init__(self) -> None:
         """Check the whole grid by building every cell once."""
@@ -168,7 +164,7 @@ class Sweep:
     def _check_link_methods(self) -> None:
         """Raise an error if methods have no common metric, or options do not apply."""
         if not {LINKS, RECOMMENDER} & {*self.methods}:
-            if self.items is not None:
+            if isinstance(self.source, ListSource):
                 raise ConfigError(
                     "items (--items) is only for recommender, which is not in this sweep. Remove it."
                 )
@@ -234,16 +230,7 @@ class Sweep:
         unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
         return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
 
-    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment | LinkExperiment:
-        if method in (LINKS, RECOMMENDER):
-            return LinkExperiment(
-                method=method,
-                source=self.source,
-                items=self.items,
-                parameters=parameters,
-                seed=self.seed,
-                runs=self.runs,
-            )
+    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
         public = PublicFlags() if parameters.get("unit") == NoUnit.name else self.public
         return Experiment(
             method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False, public=public
@@ -261,7 +248,6 @@ class Sweep:
             "seed": self.seed,
             "include_nonprivate": self.include_nonprivate,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
-            **({} if self.items is None else {"data.items": str(self.items)}),
             **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
             **{f"set.{name}": value for name, value in plain_parameters(dict(self.parameters)).items()},

@@ -42,9 +42,11 @@ def random_graph(*, directed: bool) -> Graph:
 class HalfTheNoise(gv.LinkPredictor):
     """A broken mechanism: products have half of the noise that is charged."""
 
-    def _plan(self, *args: Any) -> Any:
-        plan = super()._plan(*args)
-        return replace(plan, queries=tuple(map(_with_half_the_noise, plan.queries)))
+    def prepare(self, graph: Any) -> Any:
+        ready = super().prepare(graph)
+        plan = ready.preview.plan
+        broken = replace(plan, queries=tuple(map(_with_half_the_noise, plan.queries)))
+        return replace(ready, preview=ready.preview._replace(plan=broken))
 
 
 def _with_half_the_noise(query: Any) -> Any:

@@ -20,7 +20,7 @@ from cli.conftest import Prepare, inside
 from graphveil.core.keys import KeyStore
 from graphveil.data import tables
 from graphveil.errors import ConfigError
-from graphveil.runs import preview, run
+from graphveil.runs import experiment, run
 from graphveil.runs.run_folder import RunFolder, default_folder
 from graphveil.runs.source import Source
 
@@ -54,14 +54,14 @@ def test_two_runs_into_one_folder_are_rejected(
 ) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
     other = [*["8" if flag == "1" else flag for flag in base], "--json"]
-    first_preview, answers = preview.preview, []
+    first_preview, answers = experiment.preview, []
 
     def while_the_first_one_reads(*given: Any, **named: Any) -> Any:
-        monkeypatch.setattr(preview, "preview", first_preview)
+        monkeypatch.setattr(experiment, "preview", first_preview)
         answers.append(invoke(*other))
         return first_preview(*given, **named)
 
-    monkeypatch.setattr(preview, "preview", while_the_first_one_reads)
+    monkeypatch.setattr(experiment, "preview", while_the_first_one_reads)
     one_line(invoke(*base), 2, "Another process has started a run in r. Choose another --out")
     assert answers[0].json["epsilon"] == 8
     released = json.loads(Path("r/release/privacy.json").read_text())

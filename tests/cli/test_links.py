@@ -375,7 +375,7 @@ def test_a_run_on_a_seeded_workspace_prints_no_valid_guarantee(
     """The noise of the interrupted attempt is reproducible, and so is that of the attempt that finishes."""
     seeded = (*words, "--unsafe-noise-seed", "3", "--out", "run")
     with monkeypatch.context() as patch:
-        patch.setattr("graphveil.runs.link_run.add_receipts", interrupted)
+        patch.setattr("graphveil.runs.run.add_receipts", interrupted)
         assert invoke("train", *seeded).code != 0
     lock = folder / "run/internal/config.lock.json"
     known = json.loads(lock.read_text())

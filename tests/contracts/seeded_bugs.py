@@ -184,9 +184,9 @@ BUGS = [
         name="clusters_depend_on_edges",
         edits=[
             (
-                "graphveil.links.link_predictor:LinkPredictor._answers",
+                "graphveil.links.link_method:LinkMethod.fit",
                 'rng = session.streams.numpy("clusters")',
-                "rng = np.random.default_rng(int(graph.adjacency.edge_index().sum()))",
+                "rng = np.random.default_rng(int(view.adjacency.edge_index().sum()))",
             )
         ],
         test="tests/links/test_replay_links.py::"
@@ -291,9 +291,9 @@ BUGS = [
         name="lists_of_nodes_leave_out_known_edges",
         edits=[
             (
-                "graphveil.links.link_predictor:LinkPredictor._fit_in",
-                "self._fit = self._answers(",
-                "self._edges = known; self._fit = self._answers(",
+                "graphveil.links.link_predictor:LinkPredictor.prepare",
+                "return self.config.prepare(",
+                "self._edges = graph; return self.config.prepare(",
             ),
             (
                 "graphveil.links.link_predictor:LinkPredictor.top_k",
@@ -3667,20 +3667,20 @@ BUGS = [
         name="links_receive_protected_edges_themselves",
         edits=[
             (
-                "graphveil.links.link_predictor:LinkPredictor._graph",
-                "return protected_view(graph, self._config.unit), labeled",
-                "return graph, labeled",
+                "graphveil.estimators.lifecycle:Model._result",
+                "ready.method.view(ready.scaled)",
+                "ready.scaled",
             )
         ],
-        test="tests/estimators/test_protected_edges.py::test_links_receive_a_handle_of_edges[_answers]",
+        test="tests/estimators/test_protected_edges.py::test_links_receive_a_handle_of_edges[fit]",
     ),
     dict(
         name="recommenders_receive_protected_edges_themselves",
         edits=[
             (
-                "graphveil.links.recommender:Recommender.fit",
-                "protected_view(table.graph, plan.unit)",
-                "table.graph",
+                "graphveil.links.recommender:Recommender._result",
+                "method.view(ready.scaled)",
+                "ready.scaled",
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_recommenders_query_a_handle",
@@ -4046,13 +4046,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:",
-                "    print_plan(screen, plan_facts(plan, folder, account, resumed=resume), resume=resume)\n",
+                "    screen.print_facts(title, plan_facts(plan, folder, account, resumed=resume))\n",
                 "    facts = plan_facts(plan, folder, account, resumed=resume)\n",
             ),
             (
                 "graphveil.cli.train:",
                 "            show(outcome.metrics, folder, screen)\n",
-                "            print_plan(screen, facts, resume=resume)\n            show(outcome.metrics, folder, screen)\n",
+                "            screen.print_facts(title, facts)\n            show(outcome.metrics, folder, screen)\n",
             ),
         ],
         test="tests/cli/test_transcript.py::test_the_privacy_cost_is_shown_before_it_is_spent",
@@ -5911,7 +5911,7 @@ BUGS = [
     ),
     dict(
         name="held_out_lists_are_fitted",
-        edits=[("graphveil.links.recommender:Recommender._release", "torch.from_numpy(~held_out)", "True")],
+        edits=[("graphveil.links.recommender:RecommenderMethod.fit", "torch.from_numpy(~held_out)", "True")],
         test=[
             "tests/links/test_recommender.py::test_lists_of_held_out_users_move_the_hit_rate_only",
             "tests/links/test_recommender.py::test_a_hidden_item_is_not_among_the_fitted_lists",
@@ -5921,9 +5921,9 @@ BUGS = [
         name="modeled_items_follow_from_the_exact_popularity",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._release",
+                "graphveil.links.recommender:RecommenderMethod.fit",
                 "self._modeled(popularity, first.noise[0])",
-                "self._modeled(np.asarray(table.lists().sum(axis=0), dtype=np.float64).ravel(), 1.0)",
+                "self._modeled(self._exact(view, users).popularity, 1.0)",
             )
         ],
         test="tests/links/test_recommender.py::test_everything_public_follows_from_the_answers[given0]",
@@ -5932,9 +5932,9 @@ BUGS = [
         name="published_scores_include_exact_lists",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._release",
-                "item_model(table.item_ids, popularity, modeled",
-                "item_model(table.item_ids, popularity + table.lists().sum(axis=0), modeled",
+                "graphveil.links.recommender:RecommenderMethod.fit",
+                "item_model(ids, popularity, modeled",
+                "item_model(ids, popularity + self._exact(view, users).popularity, modeled",
             )
         ],
         test="tests/links/test_recommender.py::test_everything_public_follows_from_the_answers[given0]",
@@ -5943,7 +5943,7 @@ BUGS = [
         name="the_hit_rate_follows_from_exact_counts",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._release",
+                "graphveil.links.recommender:RecommenderMethod.fit",
                 "hits, misses = release.answer(OutcomeCountData(correct, wrong)).tolist()",
                 "release.answer(OutcomeCountData(correct, wrong)); hits, misses = float(correct.sum()), float(wrong.sum())",
             )
@@ -5959,9 +5959,9 @@ BUGS = [
         name="the_guarantee_does_not_mention_that_recommendations_read_exact_lists",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._prepare",
-                'edge_use="lists"',
-                'edge_use="read"',
+                "graphveil.links.recommender:RecommenderMethod.edge_use",
+                'return "lists"',
+                'return "read"',
             )
         ],
         test="tests/links/test_recommender.py::test_the_guarantee_does_not_cover_recommendations[given3]",
@@ -5990,27 +5990,18 @@ BUGS = [
         test="tests/ledger/test_costs.py::test_a_total_from_before_events_stored_floats_is_read",
     ),
     dict(
-        name="a_seeded_recommender_is_valid_after_a_resume",
+        name="a_seeded_fit_is_valid_after_a_resume",
         edits=[
             (
-                "graphveil.links.recommender:Recommender._release",
-                "return session.with_seed(guarantee)",
-                "return guarantee",
+                "graphveil.estimators.fitted:FittedModel.from_result",
+                "session.with_seed(guarantee)",
+                "guarantee",
             )
         ],
-        test="tests/test_every_fit.py::test_a_seeded_fit_that_is_resumed_without_its_seed_is_not_valid"
-        "[recommender]",
-    ),
-    dict(
-        name="a_seeded_predictor_of_links_is_valid_after_a_resume",
-        edits=[
-            (
-                "graphveil.links.link_predictor:LinkPredictor._answers",
-                "session.with_seed(session.guarantee)",
-                "session.guarantee",
-            )
+        test=[
+            f"tests/test_every_fit.py::test_a_seeded_fit_that_is_resumed_without_its_seed_is_not_valid[{kind}]"
+            for kind in ("links", "recommender")
         ],
-        test="tests/test_every_fit.py::test_a_seeded_fit_that_is_resumed_without_its_seed_is_not_valid[links]",
     ),
     dict(
         name="a_seeded_fit_of_a_method_is_valid_after_a_resume",
@@ -6123,9 +6114,9 @@ BUGS = [
         name="a_run_of_links_prints_the_guarantee_of_its_plan",
         edits=[
             (
-                "graphveil.runs.link_run:_metrics",
-                "experiment, guarantee = plan.experiment, models[0].guarantee",
-                "experiment, guarantee = plan.experiment, plan.guarantee",
+                "graphveil.runs.run:_pair_metrics",
+                "plan.experiment, records[0].guarantees[0], all_runs",
+                "plan.experiment, plan.guarantee, all_runs",
             )
         ],
         test="tests/cli/test_links.py::test_a_run_on_a_seeded_workspace_prints_no_valid_guarantee[links]",
@@ -6134,7 +6125,7 @@ BUGS = [
         name="pairs_of_a_table_are_scored_in_the_other_direction",
         edits=[
             (
-                "graphveil.runs.link_run:pair_scores",
+                "graphveil.cli.links:pair_scores",
                 "np.stack([first, second])",
                 "np.stack([second, first])",
             )
@@ -6157,7 +6148,7 @@ BUGS = [
         name="lists_of_some_nodes_exclude_the_edges_of_the_first_nodes",
         edits=[
             (
-                "graphveil.links.link_predictor:LinkPredictor.top_k",
+                "graphveil.links.link_method:PairScores.best",
                 "ends[starts[node] : starts[node + 1]]",
                 "ends[starts[first + row] : starts[first + row + 1]]",
             )

@@ -25,6 +25,8 @@ from graphveil.data import Graph
 from graphveil.errors import ProtectedDataError
 from graphveil.estimators.method import Method
 from graphveil.estimators.session import Session
+from graphveil.links.link_method import LinkMethod
+from graphveil.links.recommender import RecommenderMethod
 
 EDGES = Adjacency.from_edges(
     [0, 1, 2], [1, 2, 0], num_nodes=4, directed=True, weight=[1.0, 0.5, 2.0], max_weight=2.0
@@ -156,16 +158,16 @@ def test_no_check_plan_or_guarantee_reads_records(
         model.prepare(grouped(nodes=30))
 
 
-@pytest.mark.parametrize("part", ["_guarantee", "_answers"])
+@pytest.mark.parametrize("part", ["guarantee", "fit"])
 def test_links_receive_a_handle_of_edges(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, seen = grouped(nodes=30), list[Any]()
-    shipped = getattr(gv.LinkPredictor, part)
+    shipped = getattr(LinkMethod, part)
 
     def recorded(self: Any, *arguments: Any) -> Any:
         seen.extend(one for one in arguments if isinstance(one, Graph))
         return shipped(self, *arguments)
 
-    monkeypatch.setattr(gv.LinkPredictor, part, recorded)
+    monkeypatch.setattr(LinkMethod, part, recorded)
     gv.LinkPredictor(**EDGE).fit(graph)
     assert [type(one.adjacency) for one in seen] == [ProtectedEdges]
 
@@ -200,12 +202,12 @@ def test_recommenders_query_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_recommender_that_reads_lists_is_stopped_before_anything_is_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def leaking(self: Any, view: gv.Interactions, *arguments: Any) -> Any:
-        view.lists()
+    def leaking(self: Any, view: Graph, session: Session) -> Any:
+        gv.Interactions(view, np.arange(40), np.arange(12)).lists()
         raise AssertionError("the lists were read")
 
     table = gv.Interactions.from_matrix(np.random.default_rng(0).random((40, 12)) < 0.4)
-    monkeypatch.setattr(gv.Recommender, "_release", leaking)
+    monkeypatch.setattr(RecommenderMethod, "fit", leaking)
     with pytest.raises(ProtectedDataError, match="node-record"):
         gv.Recommender(unit="node-record", epsilon=4.0, delta=1e-5).fit(table)
     assert gv.ledger_of(table.graph.edge_set).entries == ()

@@ -18,12 +18,12 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.edge_counts import NeighborCountQuery
-from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.pair_sums import EdgeProductData, EdgeProductQuery, PairSumQuery
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.privacy import Guarantee
 
@@ -171,9 +171,12 @@ def zero_noise_scores(graph: Graph) -> np.ndarray:
     """Return scores of some pairs without noise in the fitted sums."""
 
     class Exact(LinkPredictor):
-        def _plan(self, *args: Any) -> Any:
-            plan = super()._plan(*args)
-            return zero_noise_plan(plan.unit, plan.queries)
+        def prepare(self, graph: Any) -> Any:
+            ready = super().prepare(graph)
+            plan = ready.preview.plan
+            assert plan is not None
+            silent = zero_noise_plan(plan.unit, plan.queries)
+            return replace(ready, preview=ready.preview._replace(plan=silent))
 
     model = Exact(**EDGE)
     return model.fit(graph).decision_function(np.arange(200).reshape(2, 100))
@@ -334,7 +337,8 @@ def test_wrong_inputs_are_rejected_before_a_charge() -> None:
 def test_known_pair_is_found_no_better_than_the_guarantee_allows() -> None:
     """Attack the products directly: the best linear statistic for one pair, whose vectors are known."""
     model, runs = LinkPredictor(**EDGE | {"epsilon": 8.0, "held_out": 0.0}), 600
-    plan = model._plan(40, 6, HeldOutPairs(0.0, 0))
+    plan = model.config.plan(PublicSizes(nodes=40, classes=0, features=6))
+    assert plan is not None
     query = plan.queries[1]
     assert isinstance(query, EdgeProductQuery)
     vectors = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from graphveil.links.structure import clusters, positions
+from graphveil.links.pair_model import clusters, positions
 
 
 def test_positions_separate_groups_that_counts_show() -> None:

@@ -7,8 +7,7 @@ from graphveil.data import Graph
 from graphveil.errors import PrivacyError
 from graphveil.estimators.mlp import MLP
 from graphveil.privacy import Guarantee
-from graphveil.runs.experiment import Experiment
-from graphveil.runs.preview import combined_guarantee, preview
+from graphveil.runs.experiment import Experiment, combined_guarantee, preview
 from graphveil.runs.source import Source
 
 TINY = Source(dataset="synthetic/tiny")

@@ -63,10 +63,10 @@ def swept(graph: Graph, out: Path, **given: Any) -> Any:
 def test_one_account_has_the_receipts_of_every_graph_that_a_grid_queries(tmp_path: Path) -> None:
     plan, place = plan_sweep(grid(methods=("gap",))), f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     other = gv.Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
-    plan = replace(plan, graphs=(other, *plan.graphs[1:]))
+    plan = replace(plan, previews=(replace(plan.previews[0], data=other), *plan.previews[1:]))
     Ledger(place).init("tiny", "undirected-edge")
     account = sweeps.account_of(plan, f"{place}#tiny")
-    for name, graph in (("first", other), ("second", plan.graphs[1])):
+    for name, graph in (("first", other), ("second", plan.previews[1].graph)):
         ledger_of(graph.edge_set).record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     assert account is not None
     assert [receipt.release for receipt in account.receipts] == ["first", "second"]
@@ -130,7 +130,7 @@ def test_the_total_is_the_composition_of_all_runs_of_all_cells() -> None:
     assert plan.total.epsilon == Guarantee.compose([one for one in guarantees for _ in range(2)]).epsilon
     assert plan.total.epsilon > 2 * max(one.epsilon for one in guarantees)
     assert plan.total.releases == 2 * sum(one.releases for one in guarantees)
-    assert all(len(ledger_of(graph.edge_set)) == 0 for graph in plan.graphs)
+    assert all(len(ledger_of(graph.edge_set)) == 0 for graph in (one.graph for one in plan.previews))
 
 
 def test_what_is_charged_is_what_was_shown(graph: Graph, tmp_path: Path) -> None:

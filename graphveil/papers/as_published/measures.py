@@ -304,7 +304,8 @@ def _fitted(work: Work, paths: MeasurementPaths) -> tuple[Graph, Estimator]:
 
 
 def _fit(one: Experiment, graph: Graph, paths: MeasurementPaths) -> Estimator:
-    return one.model(0).fit(graph, workspace=paths.work, cache=paths.cache)
+    model: Estimator = one.model(0)
+    return model.fit(graph, workspace=paths.work, cache=paths.cache)
 
 
 def _accuracies(graph: Graph, model: Estimator) -> Measurement:

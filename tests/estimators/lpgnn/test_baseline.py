@@ -7,8 +7,7 @@ import graphveil as gv
 from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError
-from graphveil.runs.experiment import Experiment
-from graphveil.runs.preview import preview
+from graphveil.runs.experiment import Experiment, preview
 from graphveil.runs.run import run
 from graphveil.runs.run_folder import RunFolder
 from graphveil.runs.source import Source
@@ -121,8 +120,8 @@ def test_a_resumed_run_collects_once(tmp_path, method) -> None:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(plan, graph, folder, Interrupt())
-    metrics = run(plan, graph, folder, lambda *given: None, resume=True).metrics
+        run(plan, folder, Interrupt())
+    metrics = run(plan, folder, lambda *given: None, resume=True).metrics
     assert len(gv.ledger_of(graph.edge_set).entries) == experiment.runs
     assert metrics["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 2}
     assert metrics["baseline_guarantee"] is plan.baseline is None

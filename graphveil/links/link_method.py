@@ -1,0 +1,440 @@
+"""The method of the link predictor: its query plan, its fit, and the scores that follow from the answers."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.core.noise.random import PublicStreams
+from graphveil.core.plan import Query, ReleasePlan, calibrate_plan
+from graphveil.core.queries.edge_counts import (
+    MAX_EPSILON,
+    MIN_EPSILON,
+    NeighborCountData,
+    NeighborCountQuery,
+)
+from graphveil.core.queries.held_out import HeldOutPairs
+from graphveil.core.queries.pair_sums import (
+    PRODUCT_GRID_BITS,
+    EdgeProductData,
+    EdgeProductQuery,
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+    clipped,
+    weighted,
+)
+from graphveil.core.release import Release
+from graphveil.core.unit import UndirectedEdge
+from graphveil.data import Graph
+from graphveil.errors import GraphError, NotImplementedGuaranteeError
+from graphveil.estimators.method import FitResult, FittedGraphModel, Method, State
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import check_unit
+from graphveil.estimators.session import Session
+from graphveil.links.node_vectors import node_vectors, vector_width
+from graphveil.links.pair_model import (
+    CLIP,
+    QUANTILES,
+    TERMS,
+    clusters,
+    discriminant,
+    expected_degrees,
+    interaction,
+    noisy_metrics,
+    pair_terms,
+    positions,
+    score_curves,
+)
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+
+class ClusterCounts(NamedTuple):
+    """Options of neighbor counts by cluster: number of clusters, share of epsilon, and direction."""
+
+    clusters: int
+    share: float
+    both_ends: bool
+
+
+class CountShares(NamedTuple):
+    """Shares of epsilon for counts, from a budget on."""
+
+    least_epsilon: float
+    degrees: float
+    clusters: tuple[ClusterCounts, ...]
+
+
+COUNT_SHARES = (
+    CountShares(2.5, 0.05, (ClusterCounts(16, 0.2, False), ClusterCounts(32, 0.5, True))),
+    CountShares(0.75, 0.4, (ClusterCounts(8, 0.1, False),)),
+    CountShares(0.0, 0.5, ()),  # clusters would have more noise than edges
+)
+_LEAST_COUNT, _CLEAR_COUNT = 0.05, 1.0  # mean counts, over their noise, to use clusters and to refine them
+SUM_SHARE = 0.1  # of the remaining mu^2, and products have the rest
+_COARSE_EPSILON = 0.25  # below, the noise of products needs a coarser grid
+_SAMPLE = 100_000  # public random pairs
+LARGE, LARGE_DIM = 500_000, 64  # nodes, and columns above
+DIM = 128
+_CHUNK = 1 << 23  # scores at once
+_MARGIN = 16  # places beyond the best that are compared by exact scores
+_PROJECTED = 8  # nodes per column, above which fewer columns take less time
+_NEGLIGIBLE, _ROWS = 1e-6, 1 << 14  # share of the largest eigenvalue, and rows at once
+
+
+@dataclass(frozen=True, eq=False)
+class PairScores(FittedGraphModel):
+    """The scores of all pairs, which follow from released sums.
+
+    Args:
+        terms: Features of pairs.
+        weights: Weights of the features (K).
+        offset: Added to the weighted features.
+        products: Released sum of products over edges (d, d).
+        symmetric: Whether edges have no direction.
+    """
+
+    terms: PairTerms
+    weights: Floats
+    offset: float
+    products: Floats
+    symmetric: bool
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.terms.left[0])
+
+    def other_graph_error(self) -> NotImplementedGuaranteeError:
+        """Return the error of a prediction for another graph."""
+        return NotImplementedGuaranteeError(
+            "Scores are for pairs of nodes of the fitted graph. Fit the other graph, which is a new release."
+        )
+
+    def state(self) -> State:
+        """Return the parameters as tensors by name."""
+        terms = self.terms
+        tables = {f"left{k}": table for k, table in enumerate(terms.left)}
+        tables |= {f"right{k}": table.clone() for k, table in enumerate(terms.right)}
+        return tables | {
+            "products": torch.from_numpy(self.products),
+            "center": terms.center,
+            "scale": terms.scale,
+            "weights": torch.from_numpy(self.weights),
+        }
+
+    def of(self, sources: Ids, targets: Ids) -> Floats:
+        """Return the score of each pair (P)."""
+        return weighted(self.terms(sources, targets), self.weights) + self.offset
+
+    def best(self, nodes: Ids, k: int, known: tuple[Ids, Ids] | None) -> tuple[Ids, Floats]:
+        """Return the k nodes with the highest scores for each node, and the scores, (M, k) each.
+
+        Args:
+            nodes: Nodes (M).
+            k: Number of candidates.
+            known: Starts and ends of edges to leave out.
+        """
+        ids, scores = np.full((len(nodes), k), -1), np.full((len(nodes), k), -np.inf)
+        left, right, error = _score_tables(self, nodes)
+        step = max(1, _CHUNK // self.nodes)
+        for first in range(0, len(nodes), step):
+            some, part = nodes[first : first + step], slice(first, first + step)
+            # Rounded scores select candidates, and exact ones rank them: no rounding affects the result.
+            rounded = left[part] @ right.T
+            rounded[torch.arange(len(some)), torch.from_numpy(some)] = -torch.inf
+            if known is not None:
+                starts, ends = known
+                for row, node in enumerate(some):
+                    rounded[row, torch.from_numpy(ends[starts[node] : starts[node + 1]])] = -torch.inf
+            rows, places = _candidates(rounded, k, error[part])
+            exact = self.of(some[rows], places)
+            order = np.lexsort((places, -exact, rows))
+            rows, places, exact = rows[order], places[order], exact[order]
+            rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+            best = rank < k
+            ids[first + rows[best], rank[best]] = places[best]
+            scores[first + rows[best], rank[best]] = exact[best]
+        return ids, scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkMethod(Method):
+    """A link predictor with all constructor keywords resolved.
+
+    Args:
+        held_out: Share of node pairs whose edges are not fitted.
+        dim: Maximum number of columns of feature vectors; None for the default of the number of nodes.
+    """
+
+    held_out: float = 0.1
+    dim: int | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether edges have no direction."""
+        return isinstance(self.privacy_config.unit, UndirectedEdge)
+
+    def width(self, nodes: int) -> int:
+        """Return the maximum number of columns of feature vectors for a number of nodes."""
+        return self.dim or (DIM if nodes <= LARGE else LARGE_DIM)
+
+    def check_task(self, graph: Graph) -> None:
+        """Do nothing: labels of any type are features at most."""
+
+    def check(self, view: Graph) -> None:
+        """Reject a graph that does not fit the unit, or that has no pairs."""
+        if view.num_nodes < 2:
+            raise GraphError(
+                "The graph has only one node, but a link needs two. Pass a graph with at least two nodes."
+            )
+        check_unit(self.privacy_config, view, reads_edges=True)
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        """Return the number of nodes, and of columns of their vectors."""
+        width = vector_width(view, self.width(view.num_nodes))
+        return PublicSizes(nodes=view.num_nodes, classes=0, features=width)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the calibrated query plan; the seed chooses the pairs that are held out."""
+        key = PublicStreams(self.privacy_config.seed).derive("held-out pairs")
+        return self.plan_for(sizes, HeldOutPairs(float(self.held_out), key))
+
+    def plan_for(self, sizes: PublicSizes, held_out: HeldOutPairs) -> ReleasePlan:
+        """Return the calibrated query plan with these pairs held out."""
+        epsilon, symmetric = self.privacy_config.budget, self.symmetric
+        shares = count_shares(epsilon)
+
+        def counted(share: float, classes: int, *, both_ends: bool = False) -> NeighborCountQuery:
+            both = both_ends and symmetric  # a directed edge has one target
+            each = min(max(share * epsilon / (1 + both), MIN_EPSILON), MAX_EPSILON)
+            return NeighborCountQuery("all", None if both else (0,), each, classes, held_out)
+
+        degrees = counted(shares.degrees, 1)
+        clusters = [counted(one.share, one.clusters, both_ends=one.both_ends) for one in shares.clusters]
+        bits = PRODUCT_GRID_BITS if epsilon >= _COARSE_EPSILON else PRODUCT_GRID_BITS - 2
+        terms = TERMS + len(clusters)
+
+        def queries(mu: float) -> tuple[Query, ...]:
+            def sigma(share: float) -> tuple[float, ...]:
+                return (1 / (mu * share**0.5),)
+
+            products = sigma(1 - SUM_SHARE)
+            found: list[Query] = [
+                degrees,
+                EdgeProductQuery(sizes.width, products, symmetric, held_out, bits),
+                *clusters,
+                PairSumQuery(terms, sigma(SUM_SHARE), symmetric, held_out),
+            ]
+            if held_out.share:  # a held-out edge is in no other sum
+                cells = len(QUANTILES) + 1
+                found.append(PairHistogramQuery(terms, cells, sigma(1.0), symmetric, held_out))
+            return tuple(found)
+
+        config = self.privacy_config
+        delta = config.delta_for(sizes.nodes)
+        return calibrate_plan(config.unit, epsilon, delta, queries, num_nodes=sizes.nodes)
+
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        """Query the plan, and return the scores."""
+        plan, nodes, symmetric = session.planned, view.num_nodes, self.symmetric
+        with session.stage("features"):
+            vectors = node_vectors(view, self.width(nodes), session.streams.numpy("features"))
+        release = session.open(view)
+        with session.stage("degrees"):
+            counts = release.answer(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
+            noisy = counts[:, 0].numpy().astype(np.float64)
+            targets = expected_degrees(noisy, plan.queries[0].noise[0] ** 2)
+            sources = targets if symmetric else np.ones(nodes)
+        with session.stage("products"):
+            products = release.answer(EdgeProductData(vectors)).numpy()
+            matrix = interaction(
+                products, vectors, sources, targets, max(float(noisy.sum()), 1.0), plan.queries[1].noise[0]
+            )
+        with session.stage("clusters"):
+            rng = session.streams.numpy("clusters")
+            stages = count_shares(self.privacy_config.budget).clusters
+            targets, directions = _cluster_counts(release, plan, stages, vectors, matrix, noisy, rng)
+            sources = targets if symmetric else sources
+        pairs = random_pairs(nodes, session.streams.numpy("pairs"), symmetric=symmetric)
+        terms = pair_terms(vectors, matrix, sources, targets, directions, symmetric=symmetric)
+        features = terms(*pairs)
+        center, spread = features.mean(axis=0), features.std(axis=0)
+        scale = np.where(spread > 0, 1 / (CLIP * np.where(spread > 0, spread, 1.0)), 0.0)
+        terms = PairTerms(terms.left, terms.right, torch.from_numpy(center), torch.from_numpy(scale))
+        features = terms(*pairs)
+        with session.stage("weights"):
+            query = session.query(2 + len(directions), PairSumQuery)
+            factor = query.unit_steps / query.each
+            sums = release.answer(PairSumData(terms)).numpy() * factor
+            fitted = discriminant(sums, clipped(features), query.sigma[0] * factor)
+        metrics, curves = None, None
+        if self.held_out:
+            scores = weighted(features, fitted.weights)
+            bounds = np.quantile(scores, QUANTILES)
+            data = PairHistogramData(terms, torch.from_numpy(fitted.weights), torch.from_numpy(bounds))
+            with session.stage("metrics"):
+                histogram = release.answer(data).numpy()
+            cells = np.searchsorted(bounds, scores, side="right")
+            shares = np.bincount(cells, minlength=len(histogram)) / len(scores)
+            rng = session.streams.numpy("metrics")
+            metrics = noisy_metrics(histogram, shares, plan.queries[-1].noise[0], rng)
+            curves = score_curves(histogram, shares)
+        release.close()
+        trained = PairScores(terms, fitted.weights, fitted.offset, products, symmetric)
+        return FitResult(trained=trained, proba=None, learned={"metrics": metrics, "curves": curves})
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> PairScores:
+        """Return the scores from the result of ``PairScores.state`` and the ``offset``."""
+        count = TERMS + len(count_shares(self.privacy_config.budget).clusters)
+        left, right = ([state[f"{side}{k}"] for k in range(count)] for side in ("left", "right"))
+        terms = PairTerms(tuple(left), tuple(right), state["center"], state["scale"])
+        terms.check(sizes.nodes, count)
+        return PairScores(
+            terms,
+            state["weights"].numpy().astype(np.float64).reshape(count),
+            float(state["offset"]),
+            state["products"].numpy().reshape((sizes.width,) * 2),
+            self.symmetric,
+        )
+
+
+def count_shares(epsilon: float) -> CountShares:
+    """Return the shares of counts for a budget."""
+    return next(one for one in COUNT_SHARES if epsilon >= one.least_epsilon)
+
+
+def _cluster_counts(
+    release: Release,
+    plan: ReleasePlan,
+    stages: tuple[ClusterCounts, ...],
+    vectors: Tensor,
+    matrix: Floats,
+    counts: Floats,
+    rng: np.random.Generator,
+) -> tuple[Floats, list[Tensor]]:
+    """Query counts of neighbors by cluster. Return expected degrees, and directions of nodes for each query.
+
+    Clusters are those of public vectors, weighted by their released relation to links, and later those of
+    released positions. Noisy counts decide, after the answer, whether they are refined. If counts by cluster
+    would be almost only noise, all nodes are in one class, and its counts improve the degrees.
+
+    Args:
+        release, plan: The open release and its plan, which has these queries after the products.
+        stages: The parameters of these queries.
+        vectors, matrix: Public vectors and the released interaction.
+        counts: Noisy number of edges of each node.
+        rng: Public generator of clusters.
+    """
+    found, classes = list[Tensor](), np.zeros(len(vectors), dtype=np.int64)
+    values, basis = np.linalg.eigh((matrix + matrix.T) / 2)
+    used = values > 0
+    used[-1] = True  # the largest: there is at least one direction
+    root = torch.from_numpy((basis[:, used] * np.sqrt(np.maximum(values[used], 0.0))).astype(np.float32))
+    points, variance = vectors @ root, plan.queries[0].noise[0] ** 2
+    mean, degrees = max(float(counts.mean()), 0.0), expected_degrees(counts, variance)
+    for one, query in zip(stages, plan.queries[2:], strict=False):
+        ends = 2 if one.both_ends and isinstance(plan.unit, UndirectedEdge) else 1
+        noise = query.noise[0]
+        level = mean * ends / (one.clusters * noise)
+        if level >= (_CLEAR_COUNT if classes.any() else _LEAST_COUNT):
+            classes = clusters(points, one.clusters, rng)
+        columns = int(classes.max()) + 1
+        answer = release.answer(NeighborCountData(torch.from_numpy(classes)))
+        noisy = answer[:, :columns].numpy().astype(np.float64)
+        total, error = noisy.sum(axis=1) / ends, columns * (noise / ends) ** 2
+        counts = (counts / variance + total / error) / (1 / variance + 1 / error)
+        variance = 1 / (1 / variance + 1 / error)
+        degrees = expected_degrees(counts, variance)
+        if columns == 1:
+            found.append(torch.zeros(len(vectors), 1))
+            continue
+        points = points.new_empty(0)  # frees a table as large as the vectors
+        place = positions(noisy, ends * degrees, noise, (vectors, *found[-1:]))
+        found.append(place.directions)
+        points = torch.nn.functional.normalize(place.mean)
+    return degrees, found
+
+
+def _score_tables(scores: PairScores, nodes: Ids) -> tuple[Tensor, Tensor, Tensor]:
+    """Return two float32 tables, of some nodes and of all, whose dot products rank the pairs of a node.
+
+    Also return a bound on the error of the difference of two products in the row of each of the nodes.
+    """
+    terms, rows = scores.terms, torch.from_numpy(nodes)
+    factors = scores.weights * terms.scale.numpy()
+    parts = [table[rows] * float(factor) for table, factor in zip(terms.left, factors, strict=True)]
+    left, right = torch.cat(parts, dim=1), torch.cat(terms.right, dim=1)
+    # Columns of equal norm in both tables: the bound is a product of norms.
+    balance = ((left.norm(dim=0) + 1e-30) / (right.norm(dim=0) + 1e-30)).sqrt()
+    left, right = left.div_(balance), right.mul_(balance)
+    unit = 2.0**-23 * (left.shape[1] + 4)  # of a sum of rounded products, for two of them
+    error = unit * left.norm(dim=1) * right.norm(dim=1).max()
+    if len(nodes) > _PROJECTED * left.shape[1]:
+        left, right, rest = _projected(left, right)
+        error += rest.float()
+    return left, right, 2 * error
+
+
+def _projected(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tables with fewer columns, and a bound on the change of a dot product for each row of the left.
+
+    The cosine and the interaction of a pair are products of the same vectors, so about half of the columns of
+    their tables depend on the others.
+    """
+    gram = torch.zeros(right.shape[1], right.shape[1], dtype=torch.float64)
+    for first in range(0, len(right), _ROWS):
+        part = right[first : first + _ROWS].double()
+        gram += part.T @ part
+    values, basis = torch.linalg.eigh(gram)
+    basis = basis[:, values > _NEGLIGIBLE * values[-1]]
+
+    def onto_basis(table: Tensor) -> tuple[Tensor, Tensor]:
+        parts, rest = [], []
+        for first in range(0, len(table), _ROWS):
+            part = table[first : first + _ROWS].double()
+            inside = part @ basis
+            parts.append(inside.float())
+            rest.append((part.square().sum(dim=1) - inside.square().sum(dim=1)).clamp(min=0).sqrt())
+        return torch.cat(parts), torch.cat(rest)
+
+    (left, rest), (right, others) = onto_basis(left), onto_basis(right)
+    return left, right, rest * others.max()
+
+
+def _candidates(rounded: Tensor, k: int, error: Tensor) -> tuple[Ids, Ids]:
+    """Return rows and places of all scores that can be among the k highest of their row.
+
+    >>> _candidates(torch.tensor([[3.0, 1.0, 2.95, 0.0]]), 1, torch.tensor([0.1]))[1].tolist()
+    [0, 2]
+    """
+    values, places = rounded.topk(min(k + _MARGIN, rounded.shape[1]), dim=1)
+    least = (values[:, k - 1] - error)[:, None]
+    inside = (values >= least) & values.isfinite()
+    cut = inside[:, -1]  # further ones may be as high
+    rows, columns = (inside & ~cut[:, None]).nonzero(as_tuple=True)
+    others = cut.nonzero()[:, 0]
+    near, more = ((rounded[cut] >= least[cut]) & rounded[cut].isfinite()).nonzero(as_tuple=True)
+    found = torch.cat([rows, others[near]]), torch.cat([places[rows, columns], more])
+    return found[0].numpy(), found[1].numpy()
+
+
+def random_pairs(nodes: int, rng: np.random.Generator, *, symmetric: bool) -> tuple[Ids, Ids]:
+    """Return public random pairs of two different nodes, for undirected edges the smaller id first.
+
+    >>> first, second = random_pairs(3, np.random.default_rng(0), symmetric=True)
+    >>> bool((first < second).all())
+    True
+    """
+    first = rng.integers(nodes, size=_SAMPLE)
+    second = (first + 1 + rng.integers(nodes - 1, size=_SAMPLE)) % nodes
+    if not symmetric:
+        return first, second
+    return np.minimum(first, second), np.maximum(first, second)
