@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,15 @@ import numpy.typing as npt
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import LinkFolder, find_link_folder, link_model_class
-from graphveil.links.link_predictor import LinkPredictor
-from graphveil.links.recommender import Recommender
 from graphveil.privacy import Guarantee
 from graphveil.publish.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
 from graphveil.serve.schemas import PairsRequest, RequestError, pair_ids_not_found
 
+if TYPE_CHECKING:
+    from graphveil.links.link_predictor import LinkPredictor
+    from graphveil.links.recommender import Recommender
+
+# Models of pairs are imported in functions: a worker reads this module before it handles signals.
 Id = int | str
 Row = dict[str, Any]
 MAX_LISTS = 100  # nodes or lists of a request: each is scored against all nodes or items
@@ -117,7 +120,7 @@ class ServedPairs:
     """
 
     name: str
-    model: LinkPredictor | Recommender
+    model: "LinkPredictor | Recommender"
 
     by_subject = False  # no answer belongs to a subject other than the sender
 
@@ -144,6 +147,8 @@ class ServedPairs:
     @cached_property
     def ids(self) -> list[Id]:
         """The id of each node, or of each item."""
+        from graphveil.links.link_predictor import LinkPredictor
+
         model = self.model
         found = model.node_ids if isinstance(model, LinkPredictor) else model.items_.item_ids
         return list(found.tolist())
@@ -155,6 +160,9 @@ class ServedPairs:
 
     def answer(self, question: PairsRequest, most: int) -> dict[str, Any]:
         """Return scores of pairs, or the best candidates of nodes or lists."""
+        from graphveil.links.link_predictor import LinkPredictor
+        from graphveil.links.recommender import Recommender
+
         known, model = question.known, self.model
         if (known == "lists") == isinstance(model, LinkPredictor):
             raise RequestError("other_model")
