@@ -68,7 +68,6 @@ def randomize_record(
         guarantee ``protocol.formal_statement()``. The report is public. The record and the secret are
         private.
     """
-    fitting("protocol", protocol, CollectionProtocol)
     check_limits(protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     _check_parts(protocol, features, label)
     record = None if protocol.features is None else _record(features, protocol.features.dim)
@@ -131,7 +130,6 @@ def randomize_records(
     ...     secret=bytes(32), features=x)]
     [42, 42]
     """
-    fitting("protocol", protocol, CollectionProtocol)
     check_limits(protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     _check_parts(protocol, features, labels)
     checked_secret(secret)
