@@ -320,13 +320,13 @@ def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | Weight
 
 
 def _label(given: Json) -> LabelLaw:
-    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", LabelRR.name)
-    if mechanism not in LABELS:
+    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)  # None: randomized response
+    if mechanism == LabelRR.name or mechanism not in {None, *LABELS}:
         raise LDPReportError(
             "The protocol uses a mechanism that this version does not support. Update graphveil."
         )
     given["epsilon"] = math.inf if epsilon == "inf" else epsilon
-    return LABELS[mechanism](**given)
+    return LABELS[mechanism or LabelRR.name](**given)
 
 
 # -- overview of a protocol ----
