@@ -30,9 +30,9 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn import LPGNN, NetworkMethod
+from graphveil.nn.message_passing import ComposedPropagation, KProp, Propagation, SparseMap
 from graphveil.papers.simgat import SimGAT, SimilarityPropagationConfig, averaging
 from graphveil.papers.similarity import PublicEdges, parse_similarity
-from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
 
 KPROP = "kprop"
 SIMILARITIES = {

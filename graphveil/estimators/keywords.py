@@ -8,7 +8,7 @@ from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.data.tables.encoding import REGRESSION, Task
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.training.record_plan import CheckpointSelection
+from graphveil.estimators.private_training import CheckpointSelection
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.training import TrainingSchedule
 

@@ -29,6 +29,7 @@ from graphveil.estimators.features.scaling import FeatureScaling, magnitude_cell
 from graphveil.estimators.objective import DEFAULT_OBJECTIVE, MAX_TRAINING_NODES, Objective
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
+from graphveil.estimators.private_training import release_metrics
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import (
     check_encoding,
@@ -39,7 +40,6 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.record_plan import release_metrics
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_rows

@@ -28,11 +28,21 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
-from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.private_training import (
+    STEPS,
+    DPSGDTraining,
+    NoisySoftmax,
+    RecordPlan,
+    count_parameters,
+    fit_node_level,
+    fit_softmax,
+    metric_queries,
+    softmax_schedule,
+)
 from graphveil.estimators.public_sizes import (
     PARTITION,
     PublicSizes,
@@ -42,12 +52,6 @@ from graphveil.estimators.public_sizes import (
     record_groups,
 )
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
-from graphveil.estimators.training.record_plan import (
-    RecordPlan,
-    fit_node_level,
-    metric_queries,
-)
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.training.heads import MULTICLASS, TaskHead
 

@@ -40,10 +40,10 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import check_local
 from graphveil.estimators.session import Session
+from graphveil.nn.message_passing import SparseMap
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of
 from graphveil.privacy import Guarantee
-from graphveil.propagation.linear import SparseMap
 
 _ROUNDS = 8  # of orthogonal iteration: enough for eigenvalues beyond the noise
 _MIN_EIGENVALUE = 1e-3  # of the largest eigenvalue: without noise, smaller ones are rounding errors

@@ -62,8 +62,8 @@ from graphveil.local.reports import (
 )
 from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
+from graphveil.nn.message_passing import Propagation
 from graphveil.privacy import Guarantee
-from graphveil.propagation import Propagation
 from graphveil.publish.queries import QueryRow
 
 LABEL_PRESENCE_NOTE = (

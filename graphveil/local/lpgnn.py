@@ -58,8 +58,7 @@ from graphveil.nn.lpgnn import (
     backbone,
     propagated,
 )
-from graphveil.propagation import KProp, Propagation
-from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated
+from graphveil.nn.message_passing import AGGREGATORS, ISOLATED, Aggregator, Isolated, KProp, Propagation
 from graphveil.training import EpochRecord, TrainingSchedule
 
 PosteriorUse = Literal["product", "evidence", "validation"]

@@ -13,8 +13,9 @@ from torch.nn import functional
 from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.reports import known
+from graphveil.nn.layers import multiply
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
-from graphveil.propagation import KProp, Propagation, SparseMap, propagate
+from graphveil.nn.message_passing import KProp, Propagation, SparseMap
 from graphveil.training import EpochRecord, TrainingSchedule
 
 Select = Literal["paper", "likelihood", "calibrated"]
@@ -132,7 +133,7 @@ class NoisyLabels:
         """
         if self.smoothing is None:
             return self.negative_log_likelihood(logits[self.train].softmax(dim=1), self.train)
-        smooth = propagate(self.smoothing, self.report_proba(logits.softmax(dim=1)))
+        smooth = multiply(self.smoothing, self.report_proba(logits.softmax(dim=1)))
         return functional.cross_entropy(smooth[self.train], targets)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from scipy import sparse
@@ -54,11 +54,11 @@ class SparseRows:
         changed.__dict__["_by_column"] = self._by_column  # the positions are the same, and so is their order
         return changed
 
-    def times(self, matrix: Tensor) -> Tensor:
+    def apply(self, matrix: Tensor) -> Tensor:
         """Return the product with a dense matrix (width, m): (B, m)."""
         return _bag(self.columns, self.values, self.offsets, matrix)
 
-    def transposed_times(self, matrix: Tensor) -> Tensor:
+    def transposed(self, matrix: Tensor) -> Tensor:
         """Return the transpose's product with a dense matrix (B, m): (width, m)."""
         _, owner, offsets = self._by_column
         return _bag(owner, self._values_by_column, offsets, matrix)
@@ -84,28 +84,38 @@ def _bag(columns: Tensor, values: Tensor, offsets: Tensor, matrix: Tensor) -> Te
     )
 
 
-class _SparseProduct(torch.autograd.Function):
-    """X W for sparse rows X. Its backward, X^T G, reads X by column, which is much faster than a scatter."""
+class LinearMap(Protocol):
+    """A linear map X -> M X, and its transpose, through which gradients flow back."""
+
+    def apply(self, matrix: Tensor, /) -> Tensor:
+        """Return M X."""
+
+    def transposed(self, matrix: Tensor, /) -> Tensor:
+        """Return M^T X. Sparse rows are read by column for it, which is much faster than a scatter."""
+
+
+class _Mapped(torch.autograd.Function):
+    """Forward M X, backward M^T G."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, batch: SparseRows) -> Tensor:
-        ctx.batch = batch
-        return batch.times(weight)
+    def forward(ctx: Any, x: Tensor, linear: LinearMap) -> Tensor:
+        ctx.linear = linear
+        return linear.apply(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        batch: SparseRows = ctx.batch
-        return batch.transposed_times(grads[0].contiguous()), None
+        linear: LinearMap = ctx.linear
+        return linear.transposed(grads[0].contiguous()), None
 
 
-def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
-    """Return X W for sparse rows X (B, width) and a dense W (width, m), with gradients in W.
+def multiply(linear: LinearMap, x: Tensor) -> Tensor:
+    """Return M X, with gradients in X.
 
     >>> rows = SparseRows.from_scipy(sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
-    >>> sparse_product(rows, torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    >>> multiply(rows, torch.tensor([[1.0], [3.0]])).flatten().tolist()
     [6.0, 0.0]
     """
-    product: Tensor = _SparseProduct.apply(weight, x)  # type: ignore[no-untyped-call]  # torch's own
+    product: Tensor = _Mapped.apply(x, linear)  # type: ignore[no-untyped-call]  # torch's own
     return product
 
 
@@ -154,7 +164,7 @@ class Linear(nn.Module):
         """Return x W + b."""
         if not isinstance(x, SparseRows):
             return self._dense((x,) if isinstance(x, Tensor) else x)
-        return sparse_product(x, self.weight) + self.bias
+        return multiply(x, self.weight) + self.bias
 
     def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
         """Return the sum of the blocks' products, which is the product of the concatenated blocks."""

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features, to_dense
 from graphveil.errors import ConfigError
-from graphveil.nn.layers import ACTIVATIONS, Dropout, Linear, SparseRows, sparse_product
-from graphveil.nn.message_passing import HEADS, GraphAttention, InEdgeIndex
-from graphveil.propagation import KProp, Propagation, propagate
+from graphveil.nn.layers import ACTIVATIONS, Dropout, Linear, SparseRows, multiply
+from graphveil.nn.message_passing import HEADS, GraphAttention, InEdgeIndex, KProp, Propagation
 
 _PROPAGATION_COST_RATIO = 3  # a product along an edge costs as much as this many in a dense matrix product
 
@@ -88,7 +87,7 @@ class LazyInputs:
 
     def times(self, weight: Tensor) -> Tensor:
         """Return H W."""
-        out = propagate(self.propagation, sparse_product(self.rows, weight))
+        out = multiply(self.propagation, multiply(self.rows, weight))
         return out if self.middle is None else torch.addcmul(out, self._weights, self.middle @ weight)
 
     @cached_property
@@ -183,7 +182,7 @@ class SageBackbone(Backbone):
         incoming, own = cast(Linear, self._incoming[depth]), self._own[depth]
         width = own.shape[1]
         both = inputs.times(torch.cat([incoming.weight, own], dim=1))
-        return propagate(self._mean, both[:, :width]) + both[:, width:] + incoming.bias
+        return multiply(self._mean, both[:, :width]) + both[:, width:] + incoming.bias
 
 
 class AffineBackbone(Backbone):
@@ -217,7 +216,7 @@ class AffineBackbone(Backbone):
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
         mapped = inputs.times(affine.weight)
-        return (mapped if self._hop is None else propagate(self._hop, mapped)) + affine.bias
+        return (mapped if self._hop is None else multiply(self._hop, mapped)) + affine.bias
 
 
 class GatBackbone(Backbone):

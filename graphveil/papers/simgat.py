@@ -20,8 +20,8 @@ from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN, KPropConfig, LpgnnKeywords, NetworkMethod, baseline_of
 from graphveil.local.posterior_mixture import Steps
 from graphveil.local.reports import FeatureKeywords
+from graphveil.nn.message_passing import ComposedPropagation, Propagation, SparseMap
 from graphveil.papers.similarity import PublicEdges, parse_similarity
-from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 
 Combine = Literal["post", "union"]
 Weight = Literal["one", "similarity"]

@@ -703,7 +703,7 @@ BUGS = [
         name="released_metrics_follow_from_exact_cells",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:release_histogram",
+                "graphveil.estimators.private_training:release_histogram",
                 "return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
                 "return torch.bincount(cells[cells >= 0], minlength=query.cells).double().reshape(classes, -1) + 0 * release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)",
             )
@@ -2230,7 +2230,7 @@ BUGS = [
         name="released_accuracies_are_exact",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:release_accuracies",
+                "graphveil.estimators.private_training:release_accuracies",
                 "found[split] = accuracy_from_counts(counts, len(nodes))",
                 "found[split] = float(correct.double().mean())",
             )
@@ -2246,7 +2246,7 @@ BUGS = [
         name="a_candidate_is_chosen_by_exact_counts",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:CheckpointSelection.chosen",
+                "graphveil.estimators.private_training:CheckpointSelection.chosen",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
                 "release.answer(AccuracyCountData(correct))\n        return int(correct.sum(dim=0).argmax())",
             )
@@ -2258,7 +2258,7 @@ BUGS = [
         name="the_last_candidate_is_kept_whatever_counts_say",
         edits=[
             (
-                "graphveil.estimators.training.record_plan:CheckpointSelection.chosen",
+                "graphveil.estimators.private_training:CheckpointSelection.chosen",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
                 "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
             )
@@ -3740,7 +3740,7 @@ BUGS = [
         name="a_step_size_follows_exact_labels",
         edits=[
             (
-                "graphveil.estimators.features.noisy_softmax:descend_softmax",
+                "graphveil.estimators.private_training:descend_softmax",
                 "    settings = (weight, bias)",
                 "    share = float(gradients.arrays[-1].double().mean())\n"
                 "    schedule = __import__('dataclasses').replace(\n"
@@ -4031,7 +4031,7 @@ BUGS = [
         name="methods_on_records_train_on_all_labels",
         edits=[
             (
-                "graphveil.estimators.training.dpsgd:",
+                "graphveil.estimators.private_training:",
                 'nodes = members(view, "train")\n    records = [',
                 "nodes = torch.arange(view.num_nodes)\n    records = [",
             )

@@ -9,12 +9,11 @@ from torch import Tensor
 from graphveil.core.ledger import ledger_of
 from graphveil.data import Graph
 from graphveil.errors import CalibrationError, ConfigError, GraphError
-from graphveil.estimators import METHODS
+from graphveil.estimators import METHODS, private_training
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap.method import hop_noise_stds
 from graphveil.estimators.method import State
 from graphveil.estimators.saved import load_model
-from graphveil.estimators.training import record_plan
 from tests.estimators.interrupted import InterruptedFit, interrupted_at, same
 
 NODE_RECORD = {"unit": "node-record", "out_degree_bound": 4}
@@ -261,13 +260,13 @@ class TestSelection:
     )
     def test_the_best_checkpoint_is_kept(self, make_graph, monkeypatch, method, options):
         """With a budget so large that the counts are as good as exact."""
-        noted, fit = [], record_plan.fit_dpsgd
+        noted, fit = [], private_training.fit_dpsgd
 
         def noting(*args: Any, **kwargs: Any) -> list[State]:
             noted.append(fit(*args, **kwargs))
             return noted[-1]
 
-        monkeypatch.setattr(record_plan, "fit_dpsgd", noting)
+        monkeypatch.setattr(private_training, "fit_dpsgd", noting)
         graph = make_graph(nodes=900)
         budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
         model = make(method, **NODE_RECORD, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)

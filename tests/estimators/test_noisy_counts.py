@@ -9,10 +9,9 @@ from torch import Tensor
 
 from graphveil.core.queries.record_counts import AccuracyCountData, OutcomeCountData
 from graphveil.core.release import Release
-from graphveil.estimators import METHODS
+from graphveil.estimators import METHODS, private_training
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.public_sizes import members
-from graphveil.estimators.training import record_plan
 from tests.estimators.conftest import grouped
 
 Patch = pytest.MonkeyPatch
@@ -81,10 +80,10 @@ def test_the_candidate_with_the_largest_noisy_count_is_kept(method: str) -> None
 
 def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
     """Note the weights that each training passed."""
-    shipped = record_plan.fit_dpsgd
+    shipped = private_training.fit_dpsgd
 
     def noted(*args: Any, **more: Any) -> list[dict[str, Tensor]]:
         passed.append(shipped(*args, **more))
         return passed[-1]
 
-    patch.setattr(record_plan, "fit_dpsgd", noted)
+    patch.setattr(private_training, "fit_dpsgd", noted)

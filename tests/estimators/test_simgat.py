@@ -15,9 +15,9 @@ from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
+from graphveil.nn.message_passing import KProp
 from graphveil.papers.simgat import SimGAT, union
 from graphveil.papers.similarity import MultiHop, PublicEdges
-from graphveil.propagation import KProp
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "seed": 0, "epochs": 3}

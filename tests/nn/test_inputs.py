@@ -14,7 +14,7 @@ from graphveil.nn.lpgnn import (
     propagate_lazily,
     propagated,
 )
-from graphveil.propagation import KProp
+from graphveil.nn.message_passing import KProp
 
 RING = Adjacency.from_edges(range(8), [1, 2, 3, 4, 5, 6, 7, 0], num_nodes=8, directed=False)
 ONE_WAY = Adjacency.from_edges([0, 1, 2, 2], [1, 2, 3, 7], num_nodes=8, directed=True)

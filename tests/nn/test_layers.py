@@ -37,13 +37,13 @@ def matrix() -> sparse.csr_array:
 def test_products_of_sparse_rows_are_those_of_the_dense_matrix(matrix):
     rows, dense = SparseRows.from_scipy(matrix), torch.from_numpy(matrix.toarray())
     right, left = torch.randn(9, 4, generator=stream()), torch.randn(20, 4, generator=stream())
-    torch.testing.assert_close(rows.times(right), dense @ right)
-    torch.testing.assert_close(rows.transposed_times(left), dense.t() @ left)
+    torch.testing.assert_close(rows.apply(right), dense @ right)
+    torch.testing.assert_close(rows.transposed(left), dense.t() @ left)
     doubled = rows.with_values(2 * rows.values)
-    torch.testing.assert_close(doubled.transposed_times(left), 2 * dense.t() @ left)
+    torch.testing.assert_close(doubled.transposed(left), 2 * dense.t() @ left)
     picked = batch_of(matrix, torch.tensor([4, 3, 0]))
     assert isinstance(picked, SparseRows)
-    torch.testing.assert_close(picked.times(torch.eye(9)), dense[[4, 3, 0]])
+    torch.testing.assert_close(picked.apply(torch.eye(9)), dense[[4, 3, 0]])
 
 
 def test_batches_are_cached_by_their_index_tensor(matrix):

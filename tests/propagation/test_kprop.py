@@ -7,7 +7,8 @@ from scipy import sparse
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, GraphError
-from graphveil.propagation import ComposedPropagation, KProp, SparseMap, propagate
+from graphveil.nn.layers import multiply
+from graphveil.nn.message_passing import ComposedPropagation, KProp, SparseMap
 
 # local_and_topology.md, 15.7: edges 0-1, 0-3, 1-3, 2-3.
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
@@ -82,7 +83,7 @@ def test_gradients_flow_back_through_the_transpose() -> None:
     kprop = KProp(adjacency=ONE_WAY, steps=2, aggregator="mean")
     rows = torch.rand(3, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    (propagate(kprop, rows) * weight).sum().backward()
+    (multiply(kprop, rows) * weight).sum().backward()
     assert rows.grad is not None
     assert torch.allclose(rows.grad, kprop.transposed(weight))
 

@@ -44,7 +44,6 @@ from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.likelihoods import DecodedRows, decode, decoding_memory
-from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
     FitResult,
@@ -55,6 +54,7 @@ from graphveil.estimators.method import (
     check_fits,
     unknown_training_nodes_error,
 )
+from graphveil.estimators.private_training import NoisySoftmax, descend_softmax, fit_softmax, metric_queries
 from graphveil.estimators.public_sizes import (
     GROUPS,
     OTHER,
@@ -66,7 +66,6 @@ from graphveil.estimators.public_sizes import (
     record_groups,
 )
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.record_plan import metric_queries
 
 # Squared weights in sixteenths. Level 0 is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))

@@ -40,10 +40,9 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel, 
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import RecordPlan, fit_node_level
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
 from graphveil.nn.layers import batch_of, batches_of
 from graphveil.training.heads import TaskHead

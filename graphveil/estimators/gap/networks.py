@@ -14,8 +14,8 @@ from graphveil.core.view import map_records
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.code import Factory, build_module, factory_name
 from graphveil.estimators.own.module_checks import training_error_message
+from graphveil.estimators.private_training import count_parameters
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.training.dpsgd import count_parameters
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
 from graphveil.nn.layers import Batch, Linear, SparseRows
 

@@ -29,9 +29,9 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
 from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.own.module_checks import random_tree, training_error_message
+from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd_from_sums
 from graphveil.estimators.public_sizes import GROUPS, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
 _BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")  # the fastest first

@@ -31,7 +31,6 @@ from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode.node import BudgetSplit, NodeMessages, code_push, train_encoder
-from graphveil.estimators.features.noisy_softmax import NoisySoftmax
 from graphveil.estimators.gnn.module_training import (
     check_trainable,
     fit_on_ego_graphs,
@@ -53,10 +52,9 @@ from graphveil.estimators.method import (
 )
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
+from graphveil.estimators.private_training import DPSGDTraining, NoisySoftmax, metric_queries
 from graphveil.estimators.public_sizes import OTHER, PARTITION, PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import metric_queries
 
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms

@@ -24,10 +24,9 @@ from graphveil.estimators.own.module_checks import (
     reject_unsupported_types,
     training_error_message,
 )
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_dpsgd_from_sums
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.estimators.training.record_plan import RecordPlan
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096

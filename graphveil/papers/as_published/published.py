@@ -15,10 +15,9 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import Method
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.private_training import CheckpointSelection, DPSGDTraining, RecordPlan
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_unit
-from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import CheckpointSelection, RecordPlan
 from graphveil.papers.as_published import renyi
 
 SUFFIX = "-paper"  # of a method's name

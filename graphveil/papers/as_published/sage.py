@@ -25,9 +25,9 @@ from graphveil.estimators.full_graph import (
 )
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.private_training import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.nn.layers import batch_of
 from graphveil.nn.message_passing import SageArchitecture
 from graphveil.papers.as_published import renyi

@@ -15,7 +15,7 @@ from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeRecord
 from graphveil.estimators.gnn.one_hop import OneHopPlan
-from graphveil.estimators.training.dpsgd import DPSGDTraining
+from graphveil.estimators.private_training import DPSGDTraining
 
 _STEP, _SIZE = 2e-4, 1 << 18
 

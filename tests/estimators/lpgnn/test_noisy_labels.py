@@ -9,7 +9,7 @@ import torch
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.noisy_labels import EpochScore, NoisyLabels
 from graphveil.mechanisms import LabelRR
-from graphveil.propagation import KProp
+from graphveil.nn.message_passing import KProp
 
 # Two triangles with a bridge 2-3; node 6 has no edge.
 EDGES = Adjacency.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], num_nodes=7, directed=False)

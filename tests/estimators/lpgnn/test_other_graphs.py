@@ -13,7 +13,7 @@ from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference import ASSERTED_NODES
 from graphveil.local.local_method import CachedReports
 from graphveil.local.reports import RandomizedRecords
-from graphveil.propagation import KProp
+from graphveil.nn.message_passing import KProp
 
 BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
 LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}

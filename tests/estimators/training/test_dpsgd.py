@@ -12,8 +12,8 @@ from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.unit import NodeRecord, Unit
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
+from graphveil.estimators.private_training import DPSGDTraining
 from graphveil.estimators.public_sizes import OTHER, TRAIN, VAL, check_members, members, record_groups
-from graphveil.estimators.training.dpsgd import DPSGDTraining
 
 UNITS = pytest.mark.parametrize(
     "unit", [NodeRecord(), NodeRecord(replace_one=True)], ids=["add-or-remove", "replace-one"]

@@ -20,8 +20,12 @@ from graphveil.core.queries.record_counts import (
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
 from graphveil.data import Graph
-from graphveil.estimators.training.dpsgd import DPSGDTraining
-from graphveil.estimators.training.record_plan import RecordPlan, accuracy_from_counts, release_accuracies
+from graphveil.estimators.private_training import (
+    DPSGDTraining,
+    RecordPlan,
+    accuracy_from_counts,
+    release_accuracies,
+)
 from graphveil.papers.as_published.published import equal_queries
 
 UNITS = [

@@ -11,7 +11,7 @@ from scipy import sparse
 from graphveil.core.features import rows, to_dense
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.estimators.classcode.node import encoder_schedule
-from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
+from graphveil.estimators.private_training import NoisySoftmax, fit_softmax, scaled_rows
 
 
 def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:

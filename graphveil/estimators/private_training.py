@@ -1,0 +1,614 @@
+"""Training on protected records: its queries, their privacy cost, and their execution.
+
+Under node-level units each node is in one public group, and only the records of training nodes are charged
+for training. Membership is public, labels are not. A training node without a label is a null record, which
+takes part in every batch and contributes nothing.
+
+``DPSGDTraining`` and ``fit_dpsgd`` train any network by DP-SGD. ``RecordPlan`` divides one budget over the
+trainings, hops and counts of correct predictions of a method. ``fit_softmax`` trains a softmax regression:
+with a small budget, a linear model of rows with equal norm is most accurate. The noise in a logit depends on
+the norm of the row, not on the number of features, and every step is one exact Gaussian.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from graphveil.core.clipping.clipped_sums import ClippedSum
+from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
+from graphveil.core.clipping.ghost_modules import Affine, GhostModule
+from graphveil.core.features import Features, ProtectedRows, rows
+from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
+from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.record_counts import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    RecordHistogramData,
+    RecordHistogramQuery,
+)
+from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.core.view import map_records
+from graphveil.data import Graph
+from graphveil.data.tables.encoding import UNLABELED
+from graphveil.estimators.objective import Objective
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.session import Session
+from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
+
+_TRAINED = (True, False, False)  # the groups whose records are trained on
+
+State = dict[str, Tensor]
+Inputs = Features | ProtectedRows | Sequence[Any]
+
+
+class HasStateDict(Protocol):
+    """A network with a state dict."""
+
+    def state_dict(self) -> State:
+        """Return the parameters."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object:
+        """Set the parameters."""
+
+    def eval(self) -> object:
+        """Leave training mode."""
+
+
+class PrivatelyTrainable(HasStateDict, Protocol):
+    """A network that can be trained privately, with per-record gradients."""
+
+    def ghost(self) -> GhostModule:
+        """Return the network for private training."""
+
+
+def count_parameters(*widths: int) -> int:
+    """Return the number of parameters of affine maps between these widths.
+
+    >>> count_parameters(3, 2, 1)
+    11
+    """
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPSGDTraining:
+    """The noisy steps that train one network, before their noise multiplier is chosen."""
+
+    schedule: PrivateSchedule
+    parameters: int
+    records: int
+    rate: float = field(init=False)  # q
+    steps: int = field(init=False)  # T
+
+    def __post_init__(self) -> None:
+        """Derive rate and steps, rejecting a batch that is too large."""
+        object.__setattr__(self, "rate", self.schedule.sampling_rate(self.records))
+        object.__setattr__(self, "steps", self.schedule.steps(self.records))
+
+    @classmethod
+    def for_module(cls, module: nn.Module, schedule: PrivateSchedule, records: int) -> "DPSGDTraining":
+        """Return the steps that train a module, counting its parameters."""
+        count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+        return cls(schedule=schedule, parameters=count, records=records)
+
+    def multiplier(self, mu: float, unit: NodeUnit) -> float:
+        """Return the noise multiplier at which the steps cost about mu.
+
+        For full batches it is exact: z = change sqrt(T) / mu. For sampled ones it inverts the central limit
+        mu = q sqrt(T (e^(1/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with Gaussian differential privacy,
+        2020). This only shapes the plan, whose privacy cost is computed elsewhere.
+        """
+        if self.rate == 1:
+            return unit.change * math.sqrt(self.steps) / mu
+        return unit.change / math.sqrt(math.log1p((mu / self.rate) ** 2 / self.steps))
+
+    def mu(self, multiplier: float, unit: NodeUnit) -> float:
+        """Return the inverse of ``multiplier``."""
+        if self.rate == 1:
+            return unit.change * math.sqrt(self.steps) / multiplier
+        return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
+
+    def query(self, multiplier: float) -> DPSGDQuery:
+        """Return the steps as a query of the training records."""
+        return DPSGDQuery(
+            parameters=self.parameters,
+            steps=self.steps,
+            noise_multiplier=multiplier,
+            sampling_rate=self.rate,
+            clip=self.schedule.clip,
+            partition=PARTITION,
+            pays=_TRAINED,
+        )
+
+
+def fit_dpsgd(
+    stage: str,
+    network: PrivatelyTrainable,
+    inputs: Inputs,
+    view: Graph,
+    targets: Any,
+    training: DPSGDTraining,
+    release: Release,
+    context: Session,
+    *,
+    candidates: int = 1,
+) -> list[State]:
+    """Train a network on the training nodes' records, as the release's next query.
+
+    A resumed fit continues with the same initial parameters, batches and noise. Results are bit-identical.
+
+    Args:
+        targets: Classes or numbers of all nodes (N), or targets (N, C).
+        candidates: Number of checkpoints to return.
+
+    Returns:
+        Parameters of equidistant checkpoints, the last ones last.
+    """
+    nodes = members(view, "train")
+    records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
+    labels = rows(targets, nodes)
+    return fit_dpsgd_from_sums(
+        stage,
+        network,
+        lambda: clipped_sum(network.ghost(), records, labels),
+        training,
+        release,
+        context,
+        candidates=candidates,
+    )
+
+
+def fit_dpsgd_from_sums(
+    stage: str,
+    network: HasStateDict,
+    sums: Callable[[], ClippedSum],
+    training: DPSGDTraining,
+    release: Release,
+    context: Session,
+    *,
+    fingerprint: Sequence[Tensor] = (),
+    candidates: int = 1,
+) -> list[State]:
+    """Run ``fit_dpsgd`` on sums of clipped gradients from any source.
+
+    Args:
+        network: Holds the parameters; it has the last ones afterwards.
+        sums: Returns the sums at the network's current parameters.
+        fingerprint: Public fingerprint of the code that computes gradients.
+        candidates: Number of checkpoints to return.
+    """
+    # Stored in the workspace: the release binds its noise to the initial parameters of the steps, and to
+    # the configuration: other rates or another network would draw the same noise for other gradients.
+    start = context.load_or_compute(f"{stage}-start", lambda: _copied(network))
+    network.load_state_dict(start)
+    configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
+    ordered = [start[name] for name in network.state_dict()]  # files store them in another order
+    gradients = sums()
+    passed = _CheckpointRecorder(stage, network, gradients, training.steps, candidates, context)
+    weights = release.answer(
+        DPSGDData(
+            gradients=gradients,
+            schedule=training.schedule,
+            settings=(*fingerprint, *ordered, configured),
+            on_step=passed,
+            checkpoint=context.checkpoint(stage),
+        )
+    )
+    gradients.store(weights)
+    network.eval()
+    return [*passed.states(), _copied(network)]
+
+
+class _CheckpointRecorder:
+    """Records the parameters at equidistant steps, except the last."""
+
+    def __init__(
+        self,
+        stage: str,
+        network: HasStateDict,
+        gradients: ClippedSum,
+        steps: int,
+        count: int,
+        context: Session,
+    ) -> None:
+        self._stage, self._network, self._gradients = stage, network, gradients
+        self._steps, self._context = steps, context
+        self._marks = [k * steps // count for k in range(1, count)]
+        self._kept: dict[int, State] = {}
+
+    def __call__(self, done: int) -> None:
+        """Report a step, and record the parameters at a mark."""
+        self._context.on_progress(self._stage, done, self._steps)
+        if done in self._marks:
+            self._gradients.store()
+            self._kept[done] = self._context.load_or_compute(self._name(done), lambda: _copied(self._network))
+
+    def states(self) -> list[State]:
+        """Return the recorded parameters, from this process or from the workspace of a resumed run."""
+        return [
+            self._kept.get(mark) or self._context.load_or_compute(self._name(mark), dict)
+            for mark in self._marks
+        ]
+
+    def _name(self, mark: int) -> str:
+        return f"{self._stage}-{mark}"
+
+
+def _copied(network: HasStateDict) -> State:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+# -- one budget over the queries of a method ----------------------------------------------------------------
+
+_ACCURACY_GROUPS = {
+    "val": VAL,
+    "test": OTHER,
+}  # parts of the split whose accuracy can be released, and their groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordPlan:
+    """The queries of records of a method, and the division of the budget over them.
+
+    In order: the first training if there are two, the hops, the last training, the counts for a selection,
+    the counts of the validation and of the test accuracy, and a histogram of test nodes. At a scale m each
+    training costs mu = m sqrt(share), and the hops together what remains of m^2. Records outside of training
+    are not charged for the trainings, so this part of their budget is used for the counts about them.
+
+    Args:
+        multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
+        out_degree_bound: D, for unit ``node-record``.
+        candidates: Number of counts of correct validation nodes for a selection; 0 for none.
+        metrics: Whether accuracies and other metrics are released.
+    """
+
+    unit: NodeUnit
+    trainings: tuple[DPSGDTraining, ...]
+    shares: tuple[float, ...]
+    multiplier: float | None = None
+    hops: int = 0
+    dim: int = 1
+    out_degree_bound: int | None = None
+    candidates: int = 0
+    classes: int = 2
+    metrics: bool = False
+
+    def queries(self, scale: float) -> tuple[Query, ...]:
+        """Return the queries; a larger scale has a higher privacy cost."""
+        steps = [
+            training.query(self.multiplier or training.multiplier(scale * math.sqrt(share), self.unit))
+            for training, share in zip(self.trainings, self.shares, strict=True)
+        ]
+        spare = math.hypot(
+            *(
+                training.mu(query.noise_multiplier, self.unit)
+                for training, query in zip(self.trainings, steps, strict=True)
+            )
+        )
+        left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
+        counts = list[Query]()
+        if self.candidates:  # the selection, which is charged to validation records with their accuracy
+            mu = spare / math.sqrt(2 if self.metrics else 1)
+            counts.append(
+                AccuracyCountQuery(
+                    candidates=self.candidates,
+                    sigma=math.sqrt(self.candidates) / mu,
+                    partition=PARTITION,
+                    pays=_only(VAL),
+                )
+            )
+        if self.metrics:
+            val_mu = spare / math.sqrt(2 if self.candidates else 1)
+            counts += metric_queries(self.unit, self.classes, val_mu, spare)
+        return (*steps[:-1], *self._hops(left), *steps[-1:], *counts)
+
+    def _hops(self, mu: float) -> tuple[Query, ...]:
+        if not self.hops:
+            return ()
+        sigma = math.sqrt(self.hops) / mu  # for sensitivity one
+        if isinstance(self.unit, NodeRecord):
+            push = OutEdgeSumQuery(
+                dim=self.dim, sigma=sigma * self.unit.change, out_degree_bound=self.out_degree_bound or 1
+            )
+            return (push,) * self.hops
+        weights = GroupWeights.unit_weights()
+        return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
+
+
+def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
+    """Return the query for a released accuracy, which costs the records of a group this mu."""
+    change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
+    return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
+
+
+def metric_queries(unit: NodeUnit, classes: int, val_mu: float, test_mu: float) -> tuple[Query, ...]:
+    """Return the queries for released metrics: accuracies, and a histogram of test nodes.
+
+        val_mu: Cost for validation records.
+        test_mu: Cost for test records. Both queries about them have half of its square.
+
+    >>> [query.kind for query in metric_queries(NodeRecord(), 2, 0.1, 0.1)]
+    ['outcomes', 'outcomes', 'histogram']
+    """
+    cells = histogram_cells(classes)
+    part = test_mu / math.sqrt(2) if cells else test_mu
+    accuracies = accuracy_count_query(unit, VAL, val_mu), accuracy_count_query(unit, OTHER, part)
+    if not cells:
+        return accuracies
+    change = RecordHistogramQuery(cells=cells, sigma=1.0).sensitivity(unit)
+    histogram = RecordHistogramQuery(cells=cells, sigma=change / part, partition=PARTITION, pays=_only(OTHER))
+    return (*accuracies, histogram)
+
+
+def _only(group: int) -> tuple[bool, ...]:
+    return tuple(group == other for other in range(GROUPS))
+
+
+def release_accuracies(release: Release, proba: Any, view: Graph) -> dict[str, float]:
+    """Return the accuracy on validation and test nodes from noisy counts, the release's next two queries.
+
+    Only nodes with a label count. The number of labels is private, so both correct and wrong predictions are
+    counted. The number of members is public and bounds their sum.
+    """
+    found = {}
+    for split in _ACCURACY_GROUPS:
+        nodes = members(view, split)
+        own = rows(proba, nodes), rows(view.y, nodes)
+        correct = map_records(lambda proba, y: proba.argmax(dim=1) == y, *own)
+        wrong = map_records(lambda y, correct: (y != UNLABELED) & ~correct, own[1], correct)
+        counts = release.answer(OutcomeCountData(correct, wrong))
+        found[split] = accuracy_from_counts(counts, len(nodes))
+    return found
+
+
+def release_histogram(release: Release, query: RecordHistogramQuery, proba: Any, view: Graph) -> Tensor:
+    """Return the noisy histogram of test nodes, (C, columns), the next answer of the release."""
+    nodes, classes = members(view, "test"), proba.shape[1]
+    cells = map_records(cells_of, rows(view.y, nodes), rows(proba, nodes))
+    return release.answer(RecordHistogramData(cells)).reshape(classes, query.cells // classes)
+
+
+def release_metrics(
+    release: Release, proba: Any, view: Graph, session: Session, objective: Objective
+) -> tuple[dict[str, float], PrivateMetrics | None]:
+    """Release metrics of predictions by the remaining queries of the session's plan.
+
+    Returns:
+        Accuracies by part of the split, and metrics of test nodes; None for very many classes.
+    """
+    assert session.plan is not None  # a release has one
+    accuracy = release_accuracies(release, proba, view)
+    *_, outcomes, histogram = session.plan.queries
+    if not isinstance(histogram, RecordHistogramQuery) or not isinstance(outcomes, OutcomeCountQuery):
+        return accuracy, None
+    found = private_metrics(
+        release_histogram(release, histogram, proba, view),
+        histogram.sigma,
+        (accuracy["test"], outcomes.sigma),
+        len(members(view, "test")),
+        view.class_names,
+        session.streams.numpy("private-metrics"),
+        objective.positive_number,
+    )
+    return accuracy, found
+
+
+def accuracy_from_counts(counts: Tensor, most: int) -> float:
+    """Return the accuracy from noisy counts of correct and wrong predictions, with a bound on their sum.
+
+    >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]),
+    ...     50)
+    (0.75, 1.0)
+    """
+    correct, wrong = map(float, counts)
+    labeled = min(max(1.0, correct + wrong), max(1, most))
+    return min(1.0, max(0.0, correct / labeled))
+
+
+_CANDIDATES = 10  # number of checkpoints of a private selection
+
+Select = Literal["last", "private"]
+
+
+@dataclass(frozen=True)
+class CheckpointSelection:
+    """The rule that selects a checkpoint of a training.
+
+    ``"last"`` keeps the last one. ``"private"`` selects one of ten checkpoints of the predicting network by
+    noisy counts of correct validation nodes, charged to validation records.
+    """
+
+    kind: Select
+
+    def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
+        """Return the number of checkpoints of a training to select from."""
+        return min(_CANDIDATES, training.steps) if final and self.kind == "private" else 1
+
+    def num_counts(self, training: DPSGDTraining) -> int:
+        """Return the number of noisy counts that the selection queries, for the predicting network."""
+        return self.candidates(training, final=True) if self.kind == "private" else 0
+
+    def chosen(self, release: Release, correct: Any) -> int:
+        """Return the candidate with the largest noisy count of a table (M, candidates), the next query."""
+        return int(torch.argmax(release.answer(AccuracyCountData(correct))))
+
+
+def fit_node_level(
+    network: PrivatelyTrainable,
+    inputs: Inputs,
+    logits: Callable[..., Tensor],
+    view: Graph,
+    objective: Objective,
+    training: DPSGDTraining,
+    release: Release,
+    session: Session,
+    *,
+    stage: str,
+    selection: CheckpointSelection,
+    final: bool = False,
+    head: TaskHead = MULTICLASS,
+) -> None:
+    """Train a network as the release's next query, and load the selected parameters.
+
+    Args:
+        logits: Maps inputs of some nodes to the network's logits.
+        selection: Rule that selects a checkpoint.
+        final: Whether it is the network that predicts.
+        head: Meaning of logits, and the labels to learn.
+    """
+    count = selection.candidates(training, final=final)
+    targets = objective.clipped_targets(view, head)
+    states = fit_dpsgd(stage, network, inputs, view, targets, training, release, session, candidates=count)
+    nodes = members(view, "val")
+    if count == 1 or not len(nodes):
+        return
+
+    blocks = [rows(each, nodes) for each in (inputs if isinstance(inputs, Sequence) else (inputs,))]
+
+    def correct(state: State) -> Any:
+        network.load_state_dict(state)
+        with torch.no_grad():
+            return map_records(lambda y, *own: logits(*own).argmax(dim=1) == y, rows(view.y, nodes), *blocks)
+
+    table = map_records(lambda *each: torch.stack(each, dim=1), *map(correct, states))
+    network.load_state_dict(states[selection.chosen(release, table)])
+
+
+# -- softmax regression -------------------------------------------------------------------------------------
+
+Matrix = npt.NDArray[np.float64]
+OnStep = Callable[[int], None]
+
+STEPS = 60
+ROW_NORM = 5.0
+_RATE, _USUAL, _POWER = 5.0, 900.0, 1.1
+_SLOWEST, _FASTEST, _CROWDED = 2.0, 80.0, 20.0
+
+
+@dataclass(frozen=True)
+class NoisySoftmax:
+    """A linear classifier of scaled features, and the public noise of its parameters.
+
+    Shapes: ``weights`` (f + 1, C), the last row the bias.
+    """
+
+    weights: Tensor
+    weight_noise: float
+
+    def state(self) -> State:
+        """Return both as tensors."""
+        return {"encoder": self.weights, "noise": torch.tensor(self.weight_noise, dtype=torch.float64)}
+
+    @classmethod
+    def restore(cls, state: State) -> "NoisySoftmax":
+        """Return the model from its tensors."""
+        return cls(state["encoder"], float(state["noise"]))
+
+    def log_posteriors(self, x: Features) -> Tensor:
+        """Return log-posteriors (N, C), float64: logits shrunk by the variance from the parameters' noise.
+
+        A logit's noise has standard deviation sqrt(|x|^2 + 1) s_w; the mean of a softmax over it is close
+        to the softmax of the logits divided by sqrt(1 + pi/8 (|x|^2 + 1) s_w^2).
+        """
+        inputs, weights = scaled_rows(x), self.weights.numpy()
+        logits = inputs @ weights[:-1] + weights[-1]
+        lengths = inputs * inputs if isinstance(inputs, np.ndarray) else inputs.multiply(inputs)
+        variance = (np.asarray(lengths.sum(axis=1)).ravel() + 1) * self.weight_noise**2
+        shrunk = logits / np.sqrt(1 + math.pi / 8 * variance)[:, None]
+        return torch.from_numpy(shrunk).log_softmax(dim=1)
+
+
+def softmax_schedule(
+    noise_multiplier: float, records: int, features: int, steps: int = STEPS
+) -> PrivateSchedule:
+    """Return the schedule; the step size is a function of the noise multiplier and public sizes.
+
+    rate = max(2, min(5 (m / 900)^1.1, 80, 20 n / f)) with m = n sqrt(T) / z, the descent's mu times the n
+    records, and f features. With few records per feature, long steps memorize records and noise.
+
+    >>> [round(softmax_schedule(z, 14000, 500).learning_rate, 1) for z in (28.9, 8.37, 2.67)]
+    [24.0, 80.0, 80.0]
+    """
+    loudness = records * math.sqrt(steps) / noise_multiplier
+    fastest = min(_FASTEST, _CROWDED * records / features)
+    rate = max(_SLOWEST, min(_RATE * math.pow(loudness / _USUAL, _POWER), fastest))
+    return PrivateSchedule.full_batch(steps=steps, learning_rate=rate)
+
+
+def fit_softmax(
+    release: Release,
+    query: DPSGDQuery,
+    records: Any,
+    labels: Any,
+    classes: int,
+    schedule: PrivateSchedule,
+    *,
+    on_step: OnStep = lambda done: None,
+) -> NoisySoftmax:
+    """Train as the release's next query, from parameters of zero.
+
+    Args:
+        labels: Their classes (n); a member without a label (-1) is a null record.
+    """
+    start = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64)
+    inputs = map_records(scaled_inputs, records)
+    weights = descend_softmax(release, inputs, labels, start, schedule, on_step=on_step)
+    return NoisySoftmax(weights, query.noise_multiplier / len(labels) * schedule.averaged_noise)
+
+
+def descend_softmax(
+    release: Release,
+    inputs: Any,
+    labels: Any,
+    start: Tensor,
+    schedule: PrivateSchedule,
+    *,
+    on_step: OnStep = lambda done: None,
+) -> Tensor:
+    """Return parameters (f + 1, C) of a linear classifier of inputs (n, f), the release's next result."""
+    weight, bias = start[:-1].clone(), start[-1].clone()
+    gradients = clipped_sum(Affine(weight, bias), inputs, labels)
+    settings = (weight, bias)
+    data = DPSGDData(gradients=gradients, schedule=schedule, settings=settings, on_step=on_step)
+    gradients.store(release.answer(data))
+    return torch.cat([weight, bias[None]])
+
+
+def scaled_inputs(x: Features) -> Features:
+    """Return ``scaled_rows`` as features."""
+    rows = scaled_rows(x)
+    return torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
+
+
+def scaled_rows(x: Features) -> Matrix | sparse.csr_array[np.float64]:
+    """Return the features in float64 with every row scaled to norm 5, independently; zeros stay.
+
+    >>> scaled_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[3.0, 4.0], [0.0, 0.0]]
+    """
+    if isinstance(x, Tensor):
+        dense = x.to(torch.float64, copy=True).numpy()
+        dense *= _scales(np.einsum("nf,nf->n", dense, dense))[:, None]  # in place: they may be large
+        return dense
+    rows = x.astype(np.float64)
+    scales = _scales(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    values = rows.data * np.repeat(scales, np.diff(rows.indptr))
+    return sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _scales(squared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(ROW_NORM, np.sqrt(squared), out=np.zeros_like(squared), where=squared > 0)
