@@ -198,7 +198,15 @@ def fit_dpsgd_from_sums(
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
     ordered = [start[name] for name in network.state_dict()]  # files store them in another order
     gradients = sums()
-    passed = _CheckpointRecorder(stage, network, gradients, training.steps, candidates, context)
+    marks = [k * training.steps // candidates for k in range(1, candidates)]
+    kept: dict[int, State] = {}
+
+    def passed(done: int) -> None:
+        context.on_progress(stage, done, training.steps)
+        if done in marks:
+            gradients.store()
+            kept[done] = context.load_or_compute(f"{stage}-{done}", lambda: _copied(network))
+
     weights = release.answer(
         DPSGDData(
             gradients=gradients,
@@ -210,42 +218,9 @@ def fit_dpsgd_from_sums(
     )
     gradients.store(weights)
     network.eval()
-    return [*passed.states(), _copied(network)]
-
-
-class _CheckpointRecorder:
-    """Records the parameters at equidistant steps, except the last."""
-
-    def __init__(
-        self,
-        stage: str,
-        network: HasStateDict,
-        gradients: ClippedSum,
-        steps: int,
-        count: int,
-        context: Session,
-    ) -> None:
-        self._stage, self._network, self._gradients = stage, network, gradients
-        self._steps, self._context = steps, context
-        self._marks = [k * steps // count for k in range(1, count)]
-        self._kept: dict[int, State] = {}
-
-    def __call__(self, done: int) -> None:
-        """Report a step, and record the parameters at a mark."""
-        self._context.on_progress(self._stage, done, self._steps)
-        if done in self._marks:
-            self._gradients.store()
-            self._kept[done] = self._context.load_or_compute(self._name(done), lambda: _copied(self._network))
-
-    def states(self) -> list[State]:
-        """Return the recorded parameters, from this process or from the workspace of a resumed run."""
-        return [
-            self._kept.get(mark) or self._context.load_or_compute(self._name(mark), dict)
-            for mark in self._marks
-        ]
-
-    def _name(self, mark: int) -> str:
-        return f"{self._stage}-{mark}"
+    # From this process, or from the workspace of a resumed run.
+    states = [kept.get(mark) or context.load_or_compute(f"{stage}-{mark}", dict) for mark in marks]
+    return [*states, _copied(network)]
 
 
 def _copied(network: HasStateDict) -> State:
