@@ -19,7 +19,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"_util", "errors"},
     {"core"},
     {"data", "privacy", "release"},
-    {"ledger", "mechanisms", "propagation", "training"},
+    {"ledger", "mechanisms", "training"},
     {"cluster", "nn", "perturb", "publish"},
     {"estimators"},
     {"audit", "links", "local"},
