@@ -135,7 +135,7 @@ class Command(TyperCommand):
         """Print the options, the parameters of a method if `train` names one, and the examples."""
         super().format_help(ctx, formatter)
         if ctx.info_name == "train":
-            named = [word for word in ctx.meta.get("words", ()) if word in (*METHODS, *LINK_METHODS)]
+            named = [word for word in ctx.meta.get("words", ()) if word in METHODS or word in LINK_METHODS]
             if named:
                 table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
                 table.add_column(overflow="fold", style="cyan bold")

@@ -467,30 +467,39 @@ class MLP(NetworkKeywords, Estimator):
     layers: int | None = None
 
     def _build_method(self) -> Method:
-        privacy_config = self.privacy_config
         check_selection(self, self.task)
-        is_tuned = self._is_tuned()
-        if is_tuned and self.task == REGRESSION and not privacy_config.on_records:
-            return TunedRegression(
-                name=self.method,
-                privacy_config=privacy_config,
-                head=self._task_head,
-                shapes=regression_candidates(privacy_config),
-            )
-        if is_tuned and self.task != REGRESSION:
-            tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
-            return tuned(name=self.method, privacy_config=privacy_config)
-        usual = 2 if privacy_config.on_records else 3
-        depth = usual if self.layers is None else self.layers
-        checks.depth(layers=depth)
-        kind = PrivateMLP if privacy_config.on_records else NonPrivateMLP
-        training_config = TrainingConfig.from_keywords(self, privacy_config)
-        return kind(
-            name=self.method,
-            privacy_config=privacy_config,
-            head=self._task_head,
-            shape=MLPArchitecture(training_config=training_config, depth=depth),
+        tuned, numbers = self._is_tuned(), self.task == REGRESSION
+        return (
+            self._on_records(tuned, numbers)
+            if self.privacy_config.on_records
+            else self._on_public(tuned, numbers)
         )
+
+    def _on_records(self, tuned: bool, numbers: bool) -> Method:
+        if tuned and not numbers:
+            return NodeLevelSoftmax(name=self.method, privacy_config=self.privacy_config)
+        return PrivateMLP(**self._small(2))
+
+    def _on_public(self, tuned: bool, numbers: bool) -> Method:
+        if not tuned:
+            return NonPrivateMLP(**self._small(3))
+        common: dict[str, Any] = {"name": self.method, "privacy_config": self.privacy_config}
+        if not numbers:
+            return TunedMLP(**common)
+        shapes = regression_candidates(self.privacy_config)
+        return TunedRegression(**common, head=self._task_head, shapes=shapes)
+
+    def _small(self, usual_depth: int) -> dict[str, Any]:
+        """Return the fields of the small network's method."""
+        depth = usual_depth if self.layers is None else self.layers
+        checks.depth(layers=depth)
+        training_config = TrainingConfig.from_keywords(self, self.privacy_config)
+        return {
+            "name": self.method,
+            "privacy_config": self.privacy_config,
+            "head": self._task_head,
+            "shape": MLPArchitecture(training_config=training_config, depth=depth),
+        }
 
     def _is_tuned(self) -> bool:
         """Whether all settings are chosen automatically; rejects keywords that contradict this."""

@@ -6,6 +6,8 @@ derives each sentence and its limits. Importing ``graphveil.privacy`` installs t
 """
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from graphveil._util.figures import (
     RAW_DATA_HELD,
@@ -25,8 +27,8 @@ from graphveil.core.unit import (
     LocalAttributes,
     NodeBoundedDegree,
     NodeRecord,
-    NodeUnit,
     NoUnit,
+    UndirectedEdge,
 )
 
 GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
@@ -208,20 +210,16 @@ def _statement(guarantee: Guarantee) -> str:
 
 
 def _core(guarantee: Guarantee) -> str:
-    unit = guarantee.protected
     bound = {"epsilon": format_upper_bound(guarantee.epsilon), "delta": format_delta(guarantee.delta)}
-    if isinstance(unit, NodeUnit):
-        return _record_statement(guarantee, unit, bound)
-    if isinstance(unit, LocalAttributes):
-        return _local_statement(guarantee)
-    if isinstance(unit, NoUnit):
-        return NONE
+    return _STATEMENTS[guarantee.unit](guarantee, bound)
+
+
+Bound = dict[str, str]
+
+
+def _edge_statement(text: str, guarantee: Guarantee, bound: Bound) -> str:
     if guarantee.releases == 0:
         return EDGES_NOT_READ
-    if isinstance(unit, EdgeSubset):
-        by_this = _THIS_ONE if guarantee.additional else ""
-        return f"{PRIVATE_SLOT.format(by_this=by_this, **bound)} {ONE_GRAPH}"
-    text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
     sentence = (LIST_ENTRY if guarantee.edge_use == "lists" else text).format(
         releases=counted(guarantee.releases, "release"),
         outputs=_GRAPH if guarantee.graph else _ANSWERS,
@@ -232,21 +230,34 @@ def _core(guarantee: Guarantee) -> str:
     return f"{sentence} {ONE_GRAPH}" if guarantee.graph else sentence
 
 
-def _record_statement(guarantee: Guarantee, unit: NodeUnit, bound: dict[str, str]) -> str:
-    use, edge = guarantee.edge_use, guarantee.edge_epsilon
-    if use == "lists":
-        return f"{LIST_RECORD.format(**bound)} {LIST_REPLACED if unit.replace_one else LIST_NULLED}"
-    if isinstance(unit, NodeBoundedDegree):
-        text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(use, BOUNDED_DEGREE)
-        first = [text.format(degree=unit.max_degree, **bound), PUBLIC]
-    else:
-        words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=format_upper_bound(edge))
-        first = [NODE_RECORD[use].format(edge=words, **bound)]
+def _subset_statement(guarantee: Guarantee, bound: Bound) -> str:
+    if guarantee.releases == 0:
+        return EDGES_NOT_READ
+    by_this = _THIS_ONE if guarantee.additional else ""
+    return f"{PRIVATE_SLOT.format(by_this=by_this, **bound)} {ONE_GRAPH}"
+
+
+def _record_statement(guarantee: Guarantee, bound: Bound) -> str:
+    if guarantee.edge_use == "lists":
+        return f"{LIST_RECORD.format(**bound)} {LIST_REPLACED if guarantee.replace_one else LIST_NULLED}"
+    edge = guarantee.edge_epsilon
+    words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=format_upper_bound(edge))
+    return _with_neighbors(NODE_RECORD[guarantee.edge_use].format(edge=words, **bound), guarantee)
+
+
+def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
+    texts = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}
+    text = texts.get(guarantee.edge_use, BOUNDED_DEGREE).format(degree=guarantee.max_degree, **bound)
+    return _with_neighbors(f"{text} {PUBLIC}", guarantee)
+
+
+def _with_neighbors(text: str, guarantee: Guarantee) -> str:
+    """Add the neighboring relation of records, and that batches are samples if they are."""
     sampled = [SAMPLED] if total_mu(guarantee.event) is None else []
-    return " ".join([*first, REPLACED if unit.replace_one else NULLED, *sampled])
+    return " ".join([text, REPLACED if guarantee.replace_one else NULLED, *sampled])
 
 
-def _local_statement(guarantee: Guarantee) -> str:
+def _local_statement(guarantee: Guarantee, bound: Bound) -> str:
     features, label = budgets_of(guarantee.event, "features"), budgets_of(guarantee.event, "label")
     deltas = [report.delta for report in ldp_reports_of(guarantee.event)]
     if not guarantee.labels_public:
@@ -256,6 +267,17 @@ def _local_statement(guarantee: Guarantee) -> str:
     return FEATURES.format(
         epsilon=exact_sum_text(*features), delta=exact_sum_text(*deltas), where=RAW_DATA_HELD
     )
+
+
+_STATEMENTS: Mapping[str, Callable[[Guarantee, Bound], str]] = {
+    UndirectedEdge.name: partial(_edge_statement, UNDIRECTED),
+    DirectedEdge.name: partial(_edge_statement, DIRECTED),
+    EdgeSubset.name: _subset_statement,
+    NodeRecord.name: _record_statement,
+    NodeBoundedDegree.name: _bounded_degree_statement,
+    LocalAttributes.name: _local_statement,
+    NoUnit.name: lambda guarantee, bound: NONE,
+}
 
 
 def _composition_note(guarantee: Guarantee) -> str:
@@ -283,7 +305,7 @@ def summary(guarantee: Guarantee) -> str:
 
 
 _PROTECTED_EDGE = {
-    "undirected-edge": "whether two particular people are connected",
+    UndirectedEdge.name: "whether two particular people are connected",
     EdgeSubset.name: "whether two particular people of the list have a private edge",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
@@ -294,19 +316,21 @@ _RECORDS = {
 
 
 def _summary(guarantee: Guarantee) -> str:
-    if guarantee.unit == NoUnit.name:
-        return (
-            "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
-            "trained on. Use it internally, as a reference, and do not publish it."
-        )
     if guarantee.labels_public:
         return _summary_of_features(guarantee)
-    if guarantee.unit == LocalAttributes.name:
-        return _summary_of_reports(guarantee)
-    if guarantee.edge_use == "lists":
+    if guarantee.edge_use == "lists" and guarantee.unit != NoUnit.name:
         return _summary_of_lists(guarantee)
-    if guarantee.unit in _RECORDS:
-        return _summary_of_records(guarantee)
+    return _SUMMARIES[guarantee.unit](guarantee)
+
+
+def _summary_of_nothing(guarantee: Guarantee) -> str:
+    return (
+        "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
+        "trained on. Use it internally, as a reference, and do not publish it."
+    )
+
+
+def _summary_of_edges(guarantee: Guarantee) -> str:
     secret = _PROTECTED_EDGE[guarantee.unit]
     if guarantee.releases == 0:
         return f"The model was trained without reading the edges, so it cannot reveal {secret}."
@@ -329,17 +353,19 @@ def _bound(guarantee: Guarantee, negatives: str, positives: str) -> str:
 _ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
 
 
+_CONDITIONS = {
+    NodeRecord.name: " An edge that both nodes declare is in two records and has weaker protection.",
+    NodeBoundedDegree.name: (
+        " This relies on the data owner's assumption that no node exceeds the stated number of edges."
+    ),
+}
+
+
 def _summary_of_records(guarantee: Guarantee) -> str:
     record = _RECORDS[guarantee.unit]
     attacker_question = f"which of two records ({record}) a particular person has"
     classes = "people with the one record", "those with the other"
-    condition = " An edge that both nodes declare is in two records and has weaker protection."
-    if guarantee.edge_use == "never":
-        condition = ""
-    elif guarantee.unit == NodeBoundedDegree.name:
-        condition = (
-            " This relies on the data owner's assumption that no node exceeds the stated number of edges."
-        )
+    condition = "" if guarantee.edge_use == "never" else _CONDITIONS[guarantee.unit]
     if not guarantee.replace_one:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
@@ -389,3 +415,11 @@ def _summary_of_features(guarantee: Guarantee) -> str:
         "decide which of two lists of features a particular person has. "
         + _bound(guarantee, "people with the one", "the people with the other")
     )
+
+
+_SUMMARIES: Mapping[str, Callable[[Guarantee], str]] = {
+    **dict.fromkeys(_PROTECTED_EDGE, _summary_of_edges),
+    **dict.fromkeys(_RECORDS, _summary_of_records),
+    LocalAttributes.name: _summary_of_reports,
+    NoUnit.name: _summary_of_nothing,
+}

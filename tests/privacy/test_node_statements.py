@@ -119,17 +119,17 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
     if isinstance(unit, NodeRecord):
         for claim in ("all its edges", "all edges", "every edge", "with its edges"):
             assert claim not in words
-            assert ("whole list of items of one user" if use == "lists" else "itself declares") in words
-        else:
-            assert "conditional on" in words or "no edge was read" in words
-        assert "predictions for every node" not in words  # which edge units claim
-        assert "labels are treated as public" not in words  # and this
-        assert "Note: classes are treated as public." in guarantee.formal_statement()
-        assert guarantee.formal_statement().endswith(ADDS_UP)
-        replaced = isinstance(unit, NodeUnit) and unit.replace_one
-        null, two = (LIST_NULLED, LIST_REPLACED) if use == "lists" else (NULLED, REPLACED)
-        assert (two if replaced else null) in guarantee.formal_statement()
-        assert (null if replaced else two) not in guarantee.formal_statement()
+        assert ("whole list of items of one user" if use == "lists" else "itself declares") in words
+    else:
+        assert "conditional on" in words or "no edge was read" in words
+    assert "predictions for every node" not in words  # which edge units claim
+    assert "labels are treated as public" not in words  # and this
+    assert "Note: classes are treated as public." in guarantee.formal_statement()
+    assert guarantee.formal_statement().endswith(ADDS_UP)
+    replaced = isinstance(unit, NodeUnit) and unit.replace_one
+    null, two = (LIST_NULLED, LIST_REPLACED) if use == "lists" else (NULLED, REPLACED)
+    assert (two if replaced else null) in guarantee.formal_statement()
+    assert (null if replaced else two) not in guarantee.formal_statement()
 
 
 @pytest.mark.parametrize("name", UNITS)

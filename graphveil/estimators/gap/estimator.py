@@ -13,7 +13,6 @@ from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, Gap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.own.code import Factory, check_factory
-from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.nn.layers import COMBINATIONS
 
 
@@ -123,65 +122,72 @@ class GAP(NetworkKeywords, Estimator):
     head: Factory | str | None = None
 
     def _build_method(self) -> EdgeLevelGap | NodeLevelGap:
-        privacy_config = self.privacy_config
-        training_config = TrainingConfig.from_keywords(self, privacy_config)
-        check_selection(self, self.task)
         if self.task == REGRESSION and self.weights != "one":
             raise ConfigError(
                 f"weights={self.weights!r} needs classes and cannot be used with task='regression'. Use "
                 "weights='one'."
             )
-        shape = self._shape(privacy_config, training_config)
-        edge_weighting = EdgeWeighting.from_config(
+        check_selection(self, self.task)
+        self._check_shares()
+        self._check_custom_modules()
+        return self._on_records() if self.privacy_config.on_records else self._on_edges()
+
+    def _on_edges(self) -> EdgeLevelGap:
+        if self.sgd_multiplier is not None:
+            raise ConfigError(
+                f"sgd_multiplier applies to node-level units only. Under unit {self.unit!r} training "
+                "does not spend budget. Omit it."
+            )
+        weighting = EdgeWeighting.from_config(
             self.weights,
             self.weight_rows,
             encoder=self.use_encoder,
-            records=privacy_config.on_records,
-            attention=SIMILARITY if privacy_config.protects else None,
+            records=False,
+            attention=SIMILARITY if self.privacy_config.protects else None,
         )
-        epochs = training_config.epochs if self.encoder_epochs is None else self.encoder_epochs
-        checks.integer_at_least(1, encoder_epochs=epochs)
-        attention = self._attention(edge_weighting)
-        self._check_shares(privacy_config)
-        self._check_custom_modules(privacy_config)
-        gap = GapConfig(
-            training_config=training_config,
-            shape=shape,
-            encoder_epochs=epochs,
-            hop_transform=RecordTransform() if privacy_config.on_records else HopTransform(),
-            edge_weighting=edge_weighting,
+        return EdgeLevelGap(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            head=self._task_head,
+            gap=self._gap(2, HopTransform(), weighting),
+            attention=self._attention(weighting),
         )
-        if not privacy_config.on_records:
-            return EdgeLevelGap(
-                name=self.method,
-                privacy_config=privacy_config,
-                head=self._task_head,
-                gap=gap,
-                attention=attention,
+
+    def _on_records(self) -> NodeLevelGap:
+        for name, module in (("encoder", self.encoder), ("head", self.head)):
+            if module is not None:
+                raise NotImplementedGuaranteeError(
+                    f"{name}= is a custom module, which would be trained without noise on node records that "
+                    f"unit {self.unit!r} protects. Use an edge-level unit, or PrivateGNN, "
+                    "which trains custom modules with noise."
+                )
+        if self.combine in COMBINATIONS and self.combine != "concat":
+            raise ConfigError(
+                f"combine={self.combine!r} is not supported under node-level units, which need "
+                "closed-form per-record gradients. Use combine='concat'."
             )
+        EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=self.use_encoder, records=True)
+        self._attention(None)
         return NodeLevelGap(
             name=self.method,
-            privacy_config=privacy_config,
+            privacy_config=self.privacy_config,
             head=self._task_head,
-            gap=gap,
+            gap=self._gap(1, RecordTransform(), None),
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,
             out_degree_bound=self.out_degree_bound,
         )
 
-    def _shape(self, privacy_config: PrivacyConfig, training_config: TrainingConfig) -> GapArchitecture:
-        """Return the architecture, rejecting networks without a closed form of per-record gradients."""
-        suits = 1 if privacy_config.on_records else 2
-        depth = suits if self.encoder_layers is None else self.encoder_layers
+    def _gap(self, usual_depth: int, transform: HopTransform, weighting: EdgeWeighting | None) -> GapConfig:
+        """Return networks and hops; the encoder has ``usual_depth`` layers by default."""
+        training_config = TrainingConfig.from_keywords(self, self.privacy_config)
+        depth = usual_depth if self.encoder_layers is None else self.encoder_layers
         checks.depth(hops=self.hops, encoder_layers=depth)
         checks.depth(base_layers=self.base_layers, head_layers=self.head_layers)
         checks.one_of(COMBINATIONS, combine=self.combine)
-        if privacy_config.on_records and self.combine != "concat":
-            raise ConfigError(
-                f"combine={self.combine!r} is not supported under node-level units, which need "
-                "closed-form per-record gradients. Use combine='concat'."
-            )
-        return GapArchitecture(
+        epochs = training_config.epochs if self.encoder_epochs is None else self.encoder_epochs
+        checks.integer_at_least(1, encoder_epochs=epochs)
+        shape = GapArchitecture(
             hops=self.hops,
             hidden=self.hidden,
             encoder_layers=depth if self.use_encoder else 0,
@@ -192,37 +198,31 @@ class GAP(NetworkKeywords, Estimator):
             custom_encoder=self.encoder,
             custom_head=self.head,
         )
+        return GapConfig(
+            training_config=training_config,
+            shape=shape,
+            encoder_epochs=epochs,
+            hop_transform=transform,
+            edge_weighting=weighting,
+        )
 
-    def _check_custom_modules(self, privacy_config: PrivacyConfig) -> None:
-        """Reject custom modules under node-level units, and parameters that they replace."""
-        given = {"encoder": self.encoder, "head": self.head}
-        for name, module in given.items():
-            if module is None:
-                continue
-            check_factory(module, name)
-            if privacy_config.on_records:
-                raise NotImplementedGuaranteeError(
-                    f"{name}= is a custom module, which would be trained without noise on node records that "
-                    f"unit {privacy_config.unit.name!r} protects. Use an edge-level unit, or PrivateGNN, "
-                    "which trains custom modules with noise."
-                )
+    def _check_custom_modules(self) -> None:
+        """Reject what is no factory of modules, and parameters that custom modules replace."""
+        for name, module in (("encoder", self.encoder), ("head", self.head)):
+            if module is not None:
+                check_factory(module, name)
         if self.encoder is not None and (self.encoder_layers is not None or not self.use_encoder):
             raise ConfigError(
                 "encoder= replaces the built-in encoder, so encoder_layers and use_encoder have no "
                 "effect. Omit them."
             )
 
-    def _check_shares(self, privacy_config: PrivacyConfig) -> None:
+    def _check_shares(self) -> None:
         checks.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
         both = self.encoder_share + self.classifier_share
         checks.within(0, 0.99, **{"encoder_share + classifier_share": both})
         if self.sgd_multiplier is not None:
             checks.positive(sgd_multiplier=self.sgd_multiplier)
-            if not privacy_config.on_records:
-                raise ConfigError(
-                    f"sgd_multiplier applies to node-level units only. Under unit {self.unit!r} training "
-                    "does not spend budget. Omit it."
-                )
 
     def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
         """Return the attention settings; None if edge weights are not learned from edges."""
