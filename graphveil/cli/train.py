@@ -108,7 +108,7 @@ def train(
     source = data.graph_source(to_predict=unlabeled, items=items, **ratings)
     if not resume and method != RECOMMENDER:  # a finished run is shown again without its tables
         # Before anything heavy is imported.
-        source.inspect_tables(unit=privacy.unit, private_records=method == HETERO)
+        source.inspect_tables(unit=privacy.unit, private_records=method.startswith(HETERO))
     from graphveil.core.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
