@@ -54,8 +54,8 @@ def _run(case: str) -> Callable[[], object]:
         from graphveil.cli import main
 
         folder = tempfile.mkdtemp()
-        command = f"train classcode synthetic/tiny --epsilon 1 --unit undirected-edge --out {folder}/run"
-        return lambda: main(command.split())
+        options = f"--dataset synthetic/tiny --epsilon 1 --unit undirected-edge --out {folder}/run"
+        return lambda: main(["train", "classcode", *options.split()])
     import graphveil as gv
 
     graph = gv.load_dataset("synthetic/tiny")
