@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from graphveil.ledger import Ledger
-from graphveil.serve import Keys, Limits, create_app, read_runs
+from graphveil.serve import Keys, Limits, ReleaseBudget, Service, create_app, read_runs
 from serve.folders import SECRET, run_of
-from serve.sockets import ANN, Client, answers, get, listening, raw, request, started, under_way, until
+from serve.sockets import ANN, Client, answers, get, listening, raw, request, under_way, until
 from serve.test_releases import PATH, UNIT, fit_into
 
 SHORT = Limits(head_seconds=0.3, body_seconds=0.3, grace_seconds=0.5, under_way=2, connections=6)
@@ -165,7 +166,7 @@ def test_the_rate_of_one_key_does_not_limit_another(tmp_path: Path) -> None:
         assert client.send(request(ANN, "Authorization: Bearer wrong")).status() == 401
 
 
-# -- started servers with their default limits -------------------------------------------------------------
+# -- servers with their default limits -------------------------------------------------------------
 
 SLOW = {
     "silent": b"",
@@ -180,37 +181,37 @@ SLOW = {
 }
 
 
-@pytest.fixture(scope="module", params=[(), ("--max-under-way", 1000)], ids=["default", "many places"])
-def started_port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+@pytest.fixture(scope="module", params=[Limits(), Limits(under_way=1000)], ids=["default", "many places"])
+def default_port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     run = run_of("undirected-edge", tmp_path_factory.mktemp("slow") / "run")
-    with started(run, *request.param) as server:
-        yield server.port
+    with listening(Service(runs=(run,), limits=request.param).app()) as port:
+        yield port
 
 
 @pytest.mark.parametrize("kind", SLOW)
-def test_slow_clients_do_not_exclude_others(started_port: int, kind: str) -> None:
+def test_slow_clients_do_not_exclude_others(default_port: int, kind: str) -> None:
     """The slow ones are more than all places and connections of a server, and none of them leaves."""
     reads = 4096 if kind == "an answer that is not read" else None
     with ExitStack() as stack:
         for number in range(400):
-            client = stack.enter_context(Client(started_port, reads))
+            client = stack.enter_context(Client(default_port, reads))
             try:
                 client.send(SLOW[kind])
                 assert kind != "an answer, then nothing" or client.status() == 200
             except OSError:
                 pass  # the server has closed it for others
-            assert number % 20 or answers(started_port)
+            assert number % 20 or answers(default_port)
 
 
 def test_clients_without_a_key_do_not_exclude_others(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = f"Authorization: Bearer {Keys.add(file)}"
     run = run_of("undirected-edge", tmp_path / "run")
-    with started(run, "--keys", file) as server, ExitStack() as stack:
+    with listening(Service(runs=(run,), keys=file).app()) as port, ExitStack() as stack:
         for _ in range(400):
-            client = stack.enter_context(Client(server.port)).send(request(ANN)[:-1])
+            client = stack.enter_context(Client(port)).send(request(ANN)[:-1])
             assert client.status() == 401
-        with Client(server.port) as client:
+        with Client(port) as client:
             assert client.send(request(ANN, key)).status() == 200
 
 
@@ -226,32 +227,35 @@ def releases_wait(run: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("flags", "most", "others"), [(("--max-under-way", 2), 2, 429), ((), 4, 200)], ids=["all", "releases"]
+    ("limits", "most", "others"),
+    [(Limits(under_way=2), 2, 429), (Limits(), 4, 200)],
+    ids=["all", "releases"],
 )
 def test_a_request_above_the_limit_is_rejected_at_once(
-    tmp_path: Path, flags: tuple[object, ...], most: int, others: int
+    tmp_path: Path, limits: Limits, most: int, others: int
 ) -> None:
     run, place, file = fit_into(tmp_path / "run"), f"sqlite:///{tmp_path}/team.sqlite", tmp_path / "keys.json"
     (run / "internal").mkdir()
     Ledger(place).init("callers", UNIT, epsilon="90", delta="1e-6")
     key = f"Authorization: Bearer {Keys.add(file, releases=True)}"
-    more = ("--keys", file, "--allow-releases", 90, "--ledger", f"{place}#callers")
-    with started(run, *more, *flags) as server, ExitStack() as stack:
+    budget = ReleaseBudget(epsilon=Decimal(90), ledger=f"{place}#callers")
+    app = Service(runs=(run,), keys=file, release_budget=budget, limits=limits).app()
+    with listening(app) as port, ExitStack() as stack:
 
         def status(content: object) -> int:
-            with Client(server.port) as client:
+            with Client(port) as client:
                 code, headers, _ = client.send(request(content, key)).response()
             assert code != 429 or int(headers["retry-after"]) >= 1
             return code
 
         with releases_wait(run):
-            waiting = [stack.enter_context(Client(server.port)).send(request(PATH, key)) for _ in range(most)]
-            until(lambda: under_way(server.port) == most, 60)
+            waiting = [stack.enter_context(Client(port)).send(request(PATH, key)) for _ in range(most)]
+            until(lambda: under_way(port) == most, 60)
             assert status(PATH) == 429
             assert status({"ids": [0]}) == others
-            assert get(server.port, "/healthz")[0] == 200
+            assert get(port, "/healthz")[0] == 200
         responses = [client.response() for client in waiting]
         assert [response[0] for response in responses] == [200] * most
         assert len({response[2] for response in responses}) == 1
         assert json.loads(responses[0][2])["predictions"]
-        assert (status(PATH), status({"ids": [0]}), under_way(server.port)) == (200, 200, 0)
+        assert (status(PATH), status({"ids": [0]}), under_way(port)) == (200, 200, 0)
