@@ -22,8 +22,8 @@ def test_function_of_the_graph_is_compared_with_its_sensitivity() -> None:
     assert found.broken
     assert found.kinds == ("change",)
     assert found.largest_mu == pytest.approx(2**0.5)
-    assert not neighbor_test(sums, unit=EDGE, sensitivity=2**0.5, pairs=300).broken
-    assert not neighbor_test(sums, unit="directed-edge", sensitivity=1.0, pairs=300).broken
+    assert not neighbor_test(sums, unit=EDGE, sensitivity=2**0.5, pairs=120).broken
+    assert not neighbor_test(sums, unit="directed-edge", sensitivity=1.0, pairs=120).broken
 
 
 def test_rejects_incomplete_claims_and_unknown_units() -> None:
@@ -86,14 +86,14 @@ def exact_bit(graph: SmallGraph, noise: NoiseRecorder) -> None:
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_each_kind_of_fault_is_found(mechanism: Any, kind: str) -> None:
-    found = neighbor_test(mechanism, unit=EDGE, epsilon=20.0, delta=1e-6, pairs=300)
+    found = neighbor_test(mechanism, unit=EDGE, epsilon=20.0, delta=1e-6, pairs=100)
     assert kind in found.kinds
     assert found.broken
 
 
 def test_smaller_bound_than_the_true_one_is_refuted() -> None:
-    assert not neighbor_test(mean, unit=EDGE, mu=1.0, pairs=300).broken
-    assert neighbor_test(mean, unit=EDGE, mu=0.5, pairs=300).kinds == ("change",)
+    assert not neighbor_test(mean, unit=EDGE, mu=1.0, pairs=120).broken
+    assert neighbor_test(mean, unit=EDGE, mu=0.5, pairs=120).kinds == ("change",)
 
 
 def test_equal_noise_on_equal_values_is_not_refuted() -> None:
@@ -122,7 +122,7 @@ def test_secret_samples_are_judged_by_counts_of_runs() -> None:
         kept = noise.hidden.random(graph.nodes) < 0.5
         noise.laplace((graph.y[kept] == 0).sum(), 1.0)
 
-    found = neighbor_test(sampled, unit="local-attributes", epsilon=1.0, pairs=15, runs=1500)
+    found = neighbor_test(sampled, unit="local-attributes", epsilon=1.0, pairs=8, runs=1000)
     assert found.hidden
     assert not found.broken
     assert "counts of runs" in str(found)
