@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _SUBMODULES = ("attacks", "audit", "backends", "errors", "mechanisms", "perturb")
+# Documented too, but not among the names that most programs use.
+_OTHER_SUBMODULES = ("estimators", "ledger", "links", "local", "papers", "privacy", "serve", "training")
 _MODULES = {
     "graphveil.audit.fidelity": ("compare",),
     "graphveil.auto": ("AutoClassifier",),
@@ -98,7 +100,7 @@ __all__ = sorted([*_SUBMODULES, *_HOMES])
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name in _SUBMODULES:
+    if name in _SUBMODULES or name in _OTHER_SUBMODULES:
         found: Any = import_module(f"graphveil.{name}")
     elif name in _HOMES:
         found = getattr(import_module(_HOMES[name]), name)

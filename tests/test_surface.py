@@ -74,6 +74,13 @@ def test_a_star_import_gives_the_public_names_and_dir_shows_them_alone() -> None
     assert set(shown.split()) == PUBLIC, f"edit __dir__ in graphveil/__init__.py, or {_BOTH_LISTS}"
 
 
+def test_documented_submodules_need_no_import_of_their_own() -> None:
+    pages = (Path(__file__).parents[1] / "docs" / "reference" / "python").glob("*.md")
+    named = {name for page in pages for name in re.findall(r"heading: gv\.([a-z_]+)\.", page.read_text())}
+    found = run(f"import graphveil as gv; print(*(type(getattr(gv, n)).__name__ for n in {sorted(named)}))")
+    assert named and set(found.split()) == {"module"}
+
+
 def test_type_checkers_see_the_names_that_are_there() -> None:
     tree = ast.parse(Path(gv.__file__).read_text())
     for_types = next(n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
