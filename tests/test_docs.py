@@ -2,6 +2,8 @@
 
 import ast
 import importlib.util
+import inspect
+import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
@@ -122,6 +124,25 @@ def test_reference_pages_are_current() -> None:
         )
     found = {path.relative_to(DOCS / "reference").as_posix() for path in (DOCS / "reference").glob("*/*.md")}
     assert found == set(pages)
+
+
+def test_documented_names_have_docstrings() -> None:
+    pages = (DOCS / "reference" / "python").glob("*.md")
+    names = {name for page in pages for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
+    missing = []
+    for name in sorted(names):
+        value = pkgutil.resolve_name(name)
+        members = vars(value).items() if inspect.isclass(value) else ()
+        functions = {
+            f"{name}.{key}": getattr(value, key)
+            for key, member in members
+            if not key.startswith("_") and (inspect.isroutine(member) or isinstance(member, property))
+        }
+        described = inspect.isclass(value) or inspect.isroutine(value)
+        missing += [
+            key for key, one in {name: value, **functions}.items() if described and not inspect.getdoc(one)
+        ]
+    assert names and missing == []
 
 
 def test_arguments_of_a_docstring_are_on_the_line_of_their_description() -> None:
