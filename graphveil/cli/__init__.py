@@ -142,7 +142,6 @@ def graphveil(
 
 @cache
 def command() -> Any:
-    """Return the command line as Click has it."""
     return typer.main.get_command(app)
 
 
@@ -161,7 +160,6 @@ def _prepare_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
     # Threads that wait by spinning make small models many times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _prepare_streams()

@@ -127,7 +127,6 @@ def _likely_label(nodes: "TableSource", roles: "Roles", choices: "EncodingOption
 
 
 def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
-    """Return a note on a class that looks like a missing label."""
     odd = [name for name in names if _MISSING_LABELS.fullmatch(name.strip().lower())]
     if not odd or named or len(names) - len(odd) < 2:
         return []
@@ -137,7 +136,6 @@ def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
 
 
 def _recommender_words(columns: "TableFiles", names: Sequence[str]) -> list[str]:
-    """Return the command that trains a recommender on the lists, as words."""
     from graphveil.data.interactions import RATING_NAMES
 
     rated = next((name for name in names if name.lower() in RATING_NAMES), None)
@@ -148,7 +146,6 @@ def _recommender_words(columns: "TableFiles", names: Sequence[str]) -> list[str]
 
 
 def _scaled(found: "TableInspection", *, private: bool) -> str:
-    """Return which columns a fit scales, as shown in the plan."""
     import torch
 
     from graphveil.estimators.features.scaling import FeatureScaling
@@ -173,7 +170,6 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
 
 
 def _training_words(columns: "TableFiles", classes: Any, unit: str | None) -> list[str]:
-    """Return the command that trains on two tables with these columns, as words."""
     unit = unit or _DEFAULT_UNIT
     named = ("id", "label", "task", "source", "target", "split", "weight", "max_weight")
     given = {name: getattr(columns, name) for name in named} | {"label": columns.label or "COLUMN"}

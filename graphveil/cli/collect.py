@@ -235,7 +235,6 @@ def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterat
 
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
-    """Return what an LDP report has charged, for a command that fails afterwards."""
     from graphveil._util.figures import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
@@ -244,13 +243,11 @@ def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> s
 
 
 def print_account(screen: Screen, account: "RunAccount | None") -> None:
-    """Print what people have reported over all collections, if they have an account."""
     if account is not None:
         screen.print_paragraph(f"Ledger: {account.after()}.")
 
 
 def print_received(screen: Screen, received: "CheckedReports", where: str) -> None:
-    """Print how many LDP reports were accepted, the rejected rows, and the location of the nodes."""
     from graphveil._util.figures import counted
 
     for row, reason in list(received.rejected.items())[:_MAX_SHOWN_REJECTIONS]:
@@ -277,7 +274,6 @@ def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients
 
 
 def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
-    """Print a warning if clients reject a protocol at the default limit; return whether they do."""
     from graphveil.local.collect import check_limits
 
     try:
@@ -289,7 +285,6 @@ def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
 
 
 def report_counts(received: "CheckedReports") -> dict[str, Any]:
-    """Return the fields of ``--json`` about LDP reports."""
     return {
         "nodes": received.collector.nodes,
         "accepted": received.accepted,
@@ -299,7 +294,6 @@ def report_counts(received: "CheckedReports") -> dict[str, Any]:
 
 
 def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statement: str) -> dict[str, Any]:
-    """Return the JSON object that all of these commands print."""
     features, label = loaded_protocol.claims
     guarantee = {
         "unit": "local-attributes",
@@ -321,7 +315,6 @@ def _finite(claim: "LocalDPClaim") -> float | None:
 
 
 def read_protocol(path: Path) -> "CollectionProtocol":
-    """Read a collection protocol, or raise an error for the file."""
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.protocol import MAX_TEXT
 

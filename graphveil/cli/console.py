@@ -36,18 +36,15 @@ class _Stream:
 
     @property
     def encoding(self) -> str:
-        """The encoding of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
         try:
             return self._stream is not None and self._stream.isatty()
         except ValueError:  # closed since
             return False
 
     def write(self, text: str) -> int:
-        """Write text, unbuffered."""
         if self._stream is None and self._needed:
             raise unwritable_output_error(None)
         try:
@@ -91,7 +88,6 @@ class Screen:
         self.results.print(terminal(text), style=style)
 
     def note(self, text: str, *, style: str = "") -> None:
-        """Print a progress note."""
         self.notes.print(terminal(text), style=style)
 
     def print_paragraph(self, text: str, *, style: str = "") -> None:
@@ -99,16 +95,13 @@ class Screen:
         self.results.print(terminal(text), style=style, soft_wrap=not self.results.is_terminal)
 
     def spinner(self, text: str) -> Status:
-        """Return a spinner with a text for a slow operation."""
         return self.notes.status(Text(terminal(text)))
 
     def print_facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values before the work begins."""
         self.note(title, style="bold")
         self.notes.print(_grid(rows, style="dim", no_wrap=True), soft_wrap=False)
 
     def box(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values of a result in a box."""
         grid = _grid(rows, style="bold", no_wrap=True)
         self.results.print(Panel(grid, title=title, title_align="left", expand=False), soft_wrap=False)
 
@@ -120,7 +113,6 @@ class Screen:
         right: Sequence[int] = (),
         spare: Sequence[int] = (),
     ) -> None:
-        """Print a table of results."""
         left = list(range(len(head)))
         table = _table(head, rows, left, right)
         for column in spare:
@@ -144,7 +136,6 @@ class Screen:
         self.emit_json({"dry_run": True, "total": None if total is None else total.as_dict()})
 
     def emit_json(self, record: Mapping[str, Any]) -> None:
-        """Print the one JSON object, if requested."""
         if self.as_json:
             _write(json.dumps(record, allow_nan=False) + "\n")
 
@@ -156,12 +147,10 @@ class Screen:
             _write(text)
 
     def bars(self) -> ProgressBars:
-        """Return progress bars that appear on a terminal if the work takes long enough."""
         return ProgressBars(self.notes)
 
 
 def _grid(rows: Sequence[tuple[str, str]], **names: Any) -> Table:
-    """Return names and values side by side; ``names`` is the style of the column of names."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(**names)
     grid.add_column(overflow="fold")
@@ -219,13 +208,8 @@ def deliver(
     """Write a table of predictions to a file, or print it.
 
     Args:
-        table: Table.
-        out: File to write; None to print.
-        screen: Consoles.
-        record: JSON object.
         count: The number of rows as text.
         key: Where the JSON object has the rows.
-        shown: Columns to print; None for all.
     """
     from graphveil.data import tables
 

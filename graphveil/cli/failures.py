@@ -56,7 +56,6 @@ class CommandError(Exception):
     """A command ended early: the exit code, the line to print, and the run folder if it can be resumed."""
 
     def __init__(self, code: int, message: str, kind: str, folder: Path | None = None) -> None:
-        """Store the outcome that ``run_guarded`` returns."""
         super().__init__(message)
         self.code, self.kind, self.folder = code, kind, folder
         self.tables: TableError | None = None  # two tables, and all that is wrong with them
@@ -77,7 +76,6 @@ def run_guarded(command: Any, arguments: Sequence[str]) -> int:
 
 
 def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int":
-    """Run a command and return its exit code, or why it ended early."""
     try:
         code = command.main(args=list(arguments), prog_name="graphveil", standalone_mode=False)
         if code == STOPPED:  # what typer makes of an interrupt
@@ -230,7 +228,6 @@ class ClosedOutput(io.TextIOBase):
     """Standard output that was closed before the command started: writing to it fails."""
 
     def write(self, text: str) -> int:
-        """Raise an error: nothing can be written."""
         raise unwritable_output_error(None)
 
 
@@ -353,7 +350,6 @@ def _safe_name(error: Exception) -> str:
 
 
 def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> int:
-    """Print why a command ended early, if it did, and return its exit code."""
     if isinstance(ending, CommandError) and ending.code == STOPPED:
         ending.code = process.exit_code()
     if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:

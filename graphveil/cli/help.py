@@ -82,18 +82,15 @@ class Group(TyperGroup):
     """A group of commands, whose help ends with two examples."""
 
     def __init__(self, **settings: Any) -> None:
-        """Separate the examples from the help."""
         settings["help"], self.examples = _split_docstring(settings["help"])
         super().__init__(**settings)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option --help, without the name of a type."""
         option: Any = super().get_help_option(ctx)
         option.metavar, option.help = "", "Show this help."
         return option
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the commands, and the examples."""
         super().format_help(ctx, formatter)
         typer.echo(f"\n{examples_text(self)}")
 
@@ -107,7 +104,6 @@ class Command(TyperCommand):
     """
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **settings: Any) -> None:
-        """Separate the examples from the help, assign each option to a panel, and sort the panels."""
         settings["help"], self.examples = _split_docstring(settings["help"])
         required, params = _REQUIRED.get(name or "", ()), params or []
         for one in params:
@@ -126,13 +122,11 @@ class Command(TyperCommand):
         super().__init__(name, params=params, **settings)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option --help, in the last panel."""
         option: Any = super().get_help_option(ctx)
         option.rich_help_panel, option.metavar, option.help = PANELS[-1], "", "Show this help."
         return option
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the options, the parameters of a method if `train` names one, and the examples."""
         super().format_help(ctx, formatter)
         if ctx.info_name == "train":
             named = [word for word in ctx.meta.get("words", ()) if word in METHODS or word in LINK_METHODS]
@@ -150,7 +144,6 @@ class Command(TyperCommand):
         typer.echo(f"\n{examples_text(self)}")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, after counting each option."""
         ctx.meta["words"] = list(args)  # for --help, which ends the parsing
         self._check_values(ctx, args)
         # The parser lists an option once for each time that it is given; the values alone show the last one.
@@ -163,7 +156,6 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, after rejecting options that it would not read."""
         begin_command(ctx)
         check_options(ctx)
         return super().invoke(ctx)
@@ -227,7 +219,6 @@ class Declaration:
 
 
 def check_options(context: Any) -> None:
-    """Reject command-line options that have no effect."""
     given = given_options(context)
     if given:
         for choice in choices(" ".join(context.command_path.split()[1:]), context.params):
@@ -287,7 +278,6 @@ _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledg
 
 
 def _of_method(method: str, values: Values) -> Names:
-    """Return which options of ``train`` and ``sweep`` a method reads."""
     from graphveil.estimators import METHODS
     from graphveil.links import link_model_class
 
@@ -309,7 +299,6 @@ def _of_method(method: str, values: Values) -> Names:
 
 
 def _of_data(values: Values) -> Iterator[Declaration]:
-    """Return what a source of a graph reads."""
     if values.get("dataset") is not None:
         yield Declaration("--dataset", frozenset({"dataset", "root", "task"}), _DATA)
     elif values.get("graph") is not None:
@@ -319,7 +308,6 @@ def _of_data(values: Values) -> Iterator[Declaration]:
 
 
 def _of_unit(values: Values) -> Iterator[Declaration]:
-    """Return what a privacy unit reads."""
     if values.get("unit") == "none":
         yield Declaration("Unit none", frozenset(), _BUDGET)
 

@@ -337,7 +337,6 @@ def open_ledger_or_none(named: str | None) -> "Ledger | None":
 
 
 def _show_no_ledger(screen: Screen) -> None:
-    """Print that the user's own ledger does not exist yet."""
     from graphveil.ledger.locations import default_location, file_of
 
     screen.print_line(NO_LEDGER_MESSAGE)
@@ -345,7 +344,6 @@ def _show_no_ledger(screen: Screen) -> None:
 
 
 def ledger_location(named: str | None) -> str | None:
-    """Return the location of a ledger from a flag: a URL, or a path."""
     from graphveil.ledger import split_name
 
     if named is None or "://" not in named:
@@ -385,14 +383,12 @@ def delta_of(account: "Account") -> float:
 
 
 def format_epsilon(epsilon: float | None) -> str:
-    """Return an epsilon as text; None is unbounded."""
     from graphveil._util.figures import format_upper_bound
 
     return "no bound" if epsilon is None else format_upper_bound(epsilon)
 
 
 def format_limit(account: "Account") -> str:
-    """Return a limit as text."""
     from graphveil._util.figures import format_delta
 
     if account.limit is None:
@@ -401,7 +397,6 @@ def format_limit(account: "Account") -> str:
 
 
 def format_spent(account: "Account") -> str:
-    """Return the spent part of a budget, as one line."""
     from graphveil._util.figures import counted, format_delta
 
     count = counted(account.releases, "release")
@@ -412,7 +407,6 @@ def format_spent(account: "Account") -> str:
 
 
 def format_bar(account: "Account", spent: float | None = None) -> str:
-    """Return the spent part of a budget, as a bar."""
     if account.limit is None or not account.limit.epsilon:
         return ""
     epsilon = epsilon_of(account) if spent is None else spent
@@ -422,7 +416,6 @@ def format_bar(account: "Account", spent: float | None = None) -> str:
 
 
 def account_to_dict(account: "Account") -> dict[str, Any]:
-    """Return an account as plain values."""
     limit = account.limit
     return {
         "unit": account.unit,
@@ -435,7 +428,6 @@ def account_to_dict(account: "Account") -> dict[str, Any]:
 
 
 def finite_or_none(value: float) -> float | None:
-    """Return a number for JSON, null for infinity."""
     return value if value < float("inf") else None
 
 
@@ -487,7 +479,6 @@ def show(
 def _show(
     opened_ledger: "Ledger", name: str, unit: str | None, last: int | None, screen: Screen
 ) -> dict[str, Any]:
-    """Print what was spent of a dataset, and return it as plain values."""
     from graphveil.ledger.chain import History
 
     found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
@@ -507,7 +498,6 @@ def _show(
 
 
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
-    """Print what is spent under a unit: the total, its course, and the last releases."""
     from graphveil._util.figures import counted
     from graphveil.ledger.chain import over_time
 
@@ -560,7 +550,6 @@ def _epsilon_values(account: "Account", step: "HistoryEntry") -> dict[str, float
 
 
 def _versions(past: "History") -> str:
-    """Return which data the budgets are for, as text."""
     days = [f"{version['time'][:10]} (entry {version['number']})" for version in past.versions]
     if not days:
         return "not bound to data; the first run that names it binds it"

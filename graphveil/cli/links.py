@@ -33,12 +33,6 @@ def predict_links(
     """Write the scores of pairs, or the best candidates of each node or user.
 
     Args:
-        run: Run folder.
-        kind: ``links`` or ``recommender``.
-        screen: Consoles.
-        pairs: Table of pairs to score, with the columns of sources and targets.
-        top_k: Number of candidates per node.
-        out: Table to write; printed if None.
         columns: Options that name tables and columns; those of the run by default.
     """
     if (pairs is None) == (top_k is None):
@@ -82,7 +76,6 @@ def best_candidates(run: Path, kind: str, k: int, columns: Mapping[str, Any]) ->
 
     Args:
         run: Run folder, or for links its release.
-        k: Number of candidates.
         columns: Tables of a recommender's users; those of the run by default.
     """
     import pyarrow as pa
@@ -112,11 +105,7 @@ def best_candidates(run: Path, kind: str, k: int, columns: Mapping[str, Any]) ->
 
 
 def _loaded(run: Path, kind: type[Model]) -> Model:
-    """Return the model of a run, which must be of this kind.
-
-    Raises:
-        ConfigError: If it is of the other kind.
-    """
+    """Return the model of a run, which must be of this kind."""
     release = find_link_folder(run)
     if release is None or release.kind != kind.method:
         raise ConfigError(

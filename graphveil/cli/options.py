@@ -166,7 +166,6 @@ class DataOptions(TableFiles):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of ``--classes``, None if not given."""
         from graphveil.runs.parameters import parse_classes
 
         return None if self.classes is None else parse_classes(str(self.classes))
@@ -289,7 +288,6 @@ class PrivacyOptions:
 
 
 def given(group: Any) -> dict[str, Any]:
-    """Return the values of the fields of a dataclass by name."""
     return {part.name: getattr(group, part.name) for part in fields(group)}
 
 
@@ -342,7 +340,6 @@ def _of_group(kind: Any, chosen: frozenset[str] | None = None) -> Iterator[inspe
 def _parameter(
     name: str, hint: Any, default: Any, description: Description | None, *, argument: bool = False
 ) -> inspect.Parameter:
-    """Return a parameter with the annotation that Typer reads."""
     kind, metadata = _plain(hint)
     found = [one for one in metadata if isinstance(one, typer.models.ParameterInfo)]
     made = copy.copy(found[0]) if found else typer.Argument() if argument else typer.Option()

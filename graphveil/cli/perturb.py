@@ -203,7 +203,6 @@ def compare(
 
 
 def _release_origin(graph: "Graph") -> str:
-    """Return the mechanism that released the edges, and its guarantee."""
     from graphveil._util.figures import format_epsilon_delta
     from graphveil.perturb import guarantee_of
     from graphveil.perturb.perturbed_graph import mechanism_of

@@ -179,7 +179,6 @@ class LiveProgress:
     def __init__(
         self, screen: Screen, target: "ReproductionTarget", run_options: "ReproductionOptions", jobs: int
     ) -> None:
-        """Initialize an empty grid."""
         self._screen, self._target, self._run_options, self._jobs = screen, target, run_options, jobs
         self._live = Live(console=screen.notes, transient=True, auto_refresh=False)
         self._shown = screen.notes.is_terminal
@@ -189,18 +188,15 @@ class LiveProgress:
         self._began = self._last_note = time.monotonic()
 
     def __enter__(self) -> "LiveProgress":
-        """Start the clock."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the grid."""
         if self._shown:
             self._live.stop()
 
     def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
-        """Store all cells, and the earlier results."""
         from graphveil._util.figures import counted
 
         self._cells, self._found = cells, dict(done)
@@ -212,7 +208,6 @@ class LiveProgress:
             self._live.update(self._table(), refresh=True)
 
     def done(self, cell: "ReproductionCell", found: "Measurement", seconds: float) -> None:
-        """Record a finished cell."""
         self._found[cell.work.name] = found
         self._seconds.setdefault(cell.line, []).append(seconds)
         if self._shown:

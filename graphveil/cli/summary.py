@@ -68,7 +68,6 @@ def plan_facts(
 
 
 def _encoding_facts(encoding: "Encoding") -> list[Fact]:
-    """Return how the columns of tables are used."""
     ignored = [
         f"{', '.join(names)} (of the {table})"
         for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
@@ -146,7 +145,6 @@ def _epsilon(guarantee: "Guarantee") -> str:
 
 
 def _stage_fact(stage: "QueryRow") -> str:
-    """Return a query of the plan with its noise, the records that are charged, and its cost alone."""
     from graphveil._util.figures import format_upper_bound
     from graphveil.publish.queries import stage_text
 
@@ -166,7 +164,6 @@ def _stage_fact(stage: "QueryRow") -> str:
 
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    """Print the final table, the guarantee summary, and the locations of the files."""
     from graphveil.publish.results import link_metric_table, metric_table, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
 
@@ -194,7 +191,6 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 
 
 def _show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    """Print the summary of the guarantee, the ledger, and the locations of the files."""
     from graphveil.runs.compliance_report import unrecorded
 
     screen.print_line("")
@@ -212,7 +208,6 @@ def _show_guarantee(metrics: dict[str, Any], folder: "RunFolder", screen: Screen
 
 
 def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    """Print the result of the demo in a box of six lines."""
     from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
     from graphveil.publish.results import interval
 
@@ -237,7 +232,6 @@ def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> N
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
-    """Yield the notes below the table: intervals, other guarantees, totals, and what is not covered."""
     from graphveil._util.figures import format_upper_bound, percent_up
     from graphveil.estimators.classcode.likelihoods import Homophily
     from graphveil.publish.results import Cost, choice_text, cost_remarks, predicts_numbers, uncovered_mark

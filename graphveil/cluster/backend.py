@@ -53,7 +53,6 @@ class Block(NamedTuple):
 
 @cache
 def recipient_key() -> RecipientKey:
-    """Return the key pair of this process."""
     return RecipientKey()
 
 
@@ -170,7 +169,6 @@ class RayBackend(AggregationBackend):
     wait: float = 120.0
 
     def __post_init__(self) -> None:
-        """Check every parameter."""
         given = {"threads": self.threads, "workers": self.workers, "block_rows": self.block_rows}
         checks.integer_at_least(1, **{name: value for name, value in given.items() if value is not None})
         checks.integer_at_least(0, losses=self.losses)
@@ -313,7 +311,6 @@ _LOST = "too many workers were lost, perhaps because memory ran out; use smaller
 
 
 def _fetch(ray: Any, ticket: Any) -> Any:
-    """Return the result of a task."""
     try:
         return ray.get(ticket)
     except ray.exceptions.RayError as error:

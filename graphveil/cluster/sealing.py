@@ -59,7 +59,6 @@ class SecretBox:
         return nonce + AESGCM(self.key).encrypt(nonce, message, name.encode())
 
     def open(self, name: str, sealed: bytes | memoryview) -> bytes:
-        """Return the decrypted message."""
         try:
             return AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())
         except (InvalidTag, ValueError):
@@ -80,7 +79,6 @@ class RecipientKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes) -> bytes:
-        """Return the decrypted message."""
         theirs = sealed[:_PUBLIC]
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
@@ -107,7 +105,6 @@ def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> SecretBox:
 
 
 def seal_value(name: str, value: object, box: SecretBox) -> Iterator[bytes]:
-    """Yield the sealed parts of a value."""
     pieces = _pieces(value)
     pieces.insert(0, np.array([len(pieces), *map(len, pieces)], _LENGTH).view(np.uint8))
     memory, end = np.zeros(_coarse(sum(_filled(len(piece)) for piece in pieces)), np.uint8), 0

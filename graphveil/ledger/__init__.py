@@ -70,7 +70,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
     for module, names in _HOMES.items():
         if name in names:
             globals()[name] = found = getattr(import_module(f"graphveil.ledger.{module}"), name)

@@ -119,7 +119,6 @@ def versions(connection: sa.Connection, name: str) -> list[dict[str, str]]:
 
 
 def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return the datasets that are bound, in alphabetical order, with the fingerprints of their versions."""
     query = sa.select(entries.c.data_set, entries.c.kind, entries.c.body)
     query = query.where(entries.c.kind.in_((BIND, UNBIND))).order_by(entries.c.data_set, entries.c.number)
     found = dict[str, list[dict[str, str]]]()
@@ -185,7 +184,6 @@ def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[
 
 
 def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
-    """Raise an error if the data do not match a dataset."""
     known = versions(connection, name)
     # Among the versions with the most fingerprint parts in common: a version with a fingerprint of the
     # people alone would otherwise match any edges of these people.
@@ -199,6 +197,5 @@ def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
 
 
 def next_unnamed_data_set(connection: sa.Connection) -> str:
-    """Return the next free name for data without a given name."""
     taken = set(connection.execute(sa.select(data_sets.c.name)).scalars())
     return next(name for number in count(1) if (name := f"data-{number}") not in taken)

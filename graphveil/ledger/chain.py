@@ -116,7 +116,6 @@ class HashChain:
         return cls.read(connection, name, lock=True)
 
     def add(self, kind: str, body: Mapping[str, Any]) -> tuple[int, str]:
-        """Add an entry; its number and the new head."""
         number = self.length + 1
         text = canonical({**body, "data_set": self.name, "number": number, "kind": kind, "time": now()})
         head = link(self.head, text)
@@ -148,14 +147,12 @@ def unit_key(unit: Unit | str) -> str:
 
 
 def account_in(connection: sa.Connection, name: str, unit: str) -> Account | None:
-    """Return the account of a dataset under a unit, if it has one."""
     query = sa.select(accounts).where(accounts.c.data_set == name, accounts.c.unit == unit)
     row = connection.execute(query).one_or_none()
     return None if row is None else account_of(row)
 
 
 def account_of(row: Row) -> Account:
-    """Return an account from its row."""
     limit = stored_limit(row.epsilon, row.delta)
     texts = isinstance(row.data_set, str) and isinstance(row.unit, str) and isinstance(row.total, str)
     if not texts or type(row.releases) is not int or row.releases < 0:
@@ -174,7 +171,6 @@ def unit_delta(key: str) -> float:
 
 
 def open_account_in(chain: HashChain, unit: str, limit: Limit | None) -> None:
-    """Open an account under a unit, with a limit or without."""
     plain = limit_plain(limit)
     chain.add(INIT, plain | {"unit": unit})
     empty = canonical(PrivacyCost().as_plain())
@@ -183,7 +179,6 @@ def open_account_in(chain: HashChain, unit: str, limit: Limit | None) -> None:
 
 
 def update_account(connection: sa.Connection, name: str, unit: str, **values: object) -> None:
-    """Update the stored account."""
     where = (accounts.c.data_set == name) & (accounts.c.unit == unit)
     connection.execute(accounts.update().where(where).values(**values))
 
@@ -214,7 +209,6 @@ def states_of(connection: sa.Connection, name: str, reference: str) -> dict[str,
 
 
 def rows_of(connection: sa.Connection, name: str) -> list[Row]:
-    """Return the entries of a dataset in order."""
     query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
     return list(connection.execute(query))
 
@@ -238,7 +232,6 @@ def body_of(row: Row) -> dict[str, Any]:
 
 
 def entry_of(body: Mapping[str, Any]) -> Entry:
-    """Return the release of a reservation."""
     event = events_from_plain(body["events"])
     name = body["unit"].removesuffix(_REPLACE)
     unit = parse_unit(name, replace_one=name != body["unit"], max_degree=body["max_degree"])
@@ -334,7 +327,6 @@ class _AccountReplay:
             return "the entry's text is none that a ledger writes"
 
     def _follow(self, kind: str, body: dict[str, Any]) -> str | None:
-        """Apply an entry; return why it is not possible, or None."""
         if kind in (INIT, RAISE_LIMIT):
             if (kind == RAISE_LIMIT) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
@@ -369,7 +361,6 @@ class _AccountReplay:
         return None
 
     def accounts(self) -> dict[str, Account]:
-        """Return the accounts by unit."""
         found = {unit: Account(self.name, unit, limit) for unit, limit in self._limits.items()}
         for unit, privacy_cost in self._live.values():
             one = found[unit]
@@ -410,7 +401,6 @@ class History:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "History":
-        """Read the entries of a dataset, in order."""
         rows, totals = list(rows), dict[str, PrivacyCost]()
         gone = {row["reference"] for row in rows if row["kind"] == REFUND}
         steps, versions, known = list[HistoryEntry](), list[Mapping[str, Any]](), list[Mapping[str, str]]()
@@ -430,7 +420,6 @@ class History:
         return cls(tuple(steps), raised, tuple(versions))
 
     def of_unit(self, unit: str) -> list[HistoryEntry]:
-        """Return the releases under a unit."""
         return [step for step in self.steps if step.row["unit"] == unit]
 
 

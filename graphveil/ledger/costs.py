@@ -356,7 +356,6 @@ def _parsed(kind: str) -> Event:
 
 
 def _kind(part: Event) -> str:
-    """Return the canonical text of a plain event."""
     return json.dumps(events_to_plain(part), sort_keys=True)
 
 
@@ -381,7 +380,6 @@ def _scale_loss(event: Event, share: float) -> Event:
 
 
 def _round_down(value: float) -> float:
-    """Return a number with four digits, rounded down."""
     return float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value))
 
 
@@ -407,7 +405,6 @@ _MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # bounds of the n
 
 
 def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
-    """Return a limit from given numbers, or None."""
     if (epsilon is None) != (delta is None):
         raise ConfigError(
             "A budget needs both epsilon and delta (--epsilon, --delta). Pass both, or omit both for "
@@ -449,11 +446,9 @@ def stored_limit(epsilon: object, delta: object) -> Limit | None:
 
 
 def limit_plain(limit: Limit | None) -> dict[str, str | None]:
-    """Return a limit as text, as it was given."""
     epsilon, delta = (None, None) if limit is None else (str(limit.epsilon), str(limit.delta))
     return {"epsilon": epsilon, "delta": delta}
 
 
 def limit_words(limit: Limit | None) -> str:
-    """Return a limit as text."""
     return "no limit" if limit is None else f"epsilon {limit.epsilon} at delta {limit.delta}"

@@ -142,7 +142,6 @@ class Store:
     """A database with a ledger's tables. Connections belong to one process: a fork opens its own."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        """Open the database, and make its tables if it has none."""
         self._location, self._file, self._url = url, file_of(url), _parsed(url)
         self._engine = _engine(self._url)
         self._high_water_mark = None if self._file is None else HighWaterMark(self._file)
@@ -234,7 +233,6 @@ class Store:
         )
 
     def corruption_error(self, why: str) -> LedgerError:
-        """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
             f"The ledger at {self.display_url} is damaged: {why}. Restore an intact backup: graphveil "
             "ledger restore FILE. No privacy budget was spent."

@@ -92,7 +92,6 @@ def split_name(text: str) -> tuple[str | None, str | None]:
 
 
 def file_of(url: str) -> Path | None:
-    """Return the file of a SQLite ledger; None for a server's."""
     return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
@@ -112,7 +111,6 @@ def check_locks(file: Path) -> None:
 
 
 def _lock_excludes(folder: Path) -> bool:
-    """Whether a lock on one open file excludes a second open file."""
     if not hasattr(fcntl, "F_OFD_SETLK"):  # locks of an open file, as Linux has them
         return True
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -144,7 +142,6 @@ def _lock_excludes(folder: Path) -> bool:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of a folder's file system, if the operating system reports it."""
     mounts = Path("/proc/self/mounts")
     if not mounts.is_file():
         return ""
@@ -172,7 +169,6 @@ class HighWaterMark:
     """
 
     def __init__(self, file: Path) -> None:
-        """Store the ledger's file."""
         self.path = file.with_name(f"{file.name}-mark")
 
     def read(self) -> tuple[str, int] | None:

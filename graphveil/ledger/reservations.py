@@ -120,7 +120,6 @@ class DataSetLedger:
         """Create the ledger of a dataset; ``Ledger.data_set`` checks its arguments.
 
         Args:
-            store: Database.
             name: Name of a registered dataset, or the next free one.
             data: Fingerprints of data that the dataset is bound to with the first release, not before.
             named: Whether the name was given; otherwise the data are recognized, or get a new name.
@@ -134,7 +133,6 @@ class DataSetLedger:
         self._data, self._named, self._apart, self._limit = data, named, apart, limit
 
     def __repr__(self) -> str:
-        """Show the name and the place."""
         return f"DataSetLedger({self.name!r}, {self.location!r})"
 
     def __reduce__(self) -> tuple[object, tuple[Store, str, Tags | None]]:
@@ -227,7 +225,6 @@ class DataSetLedger:
         return name_of(connection, self._data, apart=self._apart)
 
     def _bind_in_transaction(self, connection: sa.Connection) -> str:
-        """Bind the dataset to its data in this transaction; return its name."""
         name = self.name
         if self._data is not None:
             if not self._named:
@@ -296,7 +293,6 @@ class DataSetLedger:
         return refunded
 
     def __len__(self) -> int:
-        """Return the number of recorded releases, without reading them."""
         return sum(account.releases for account in self.accounts)
 
     def __bool__(self) -> bool:
@@ -358,7 +354,6 @@ class DataSetLedger:
 
 
 def accounts_of(store: Store, name: str | None = None) -> list[Account]:
-    """Return the spent budget for each dataset and unit, or for those of one dataset."""
     query = sa.select(accounts).order_by(accounts.c.data_set, accounts.c.unit)
     if name is not None:
         query = query.where(accounts.c.data_set == name)

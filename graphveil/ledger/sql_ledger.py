@@ -90,11 +90,9 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path | None = None, *, create: bool = True) -> None:
-        """Open the ledger."""
         self._store = Store(default_location() if location is None else url_of(location), create=create)
 
     def __repr__(self) -> str:
-        """Show the location, without a password."""
         return f"Ledger({self._store.display_url!r})"
 
     @property

@@ -116,7 +116,6 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
 
 
 def privacy_page(guarantee: Guarantee, rows: tuple[QueryRow, ...], card: Card | None = None) -> str:
-    """Return PRIVACY.md."""
     head, lines = release_table(rows)
     return render(
         "release_privacy.md",
@@ -142,7 +141,6 @@ def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return what the guarantee does not cover, a line each."""
     inferred = {
         "lists": "a user from what the lists of other users have in common",
         "records": "a person from what others' records have in common",
@@ -167,12 +165,10 @@ def release_subject(guarantee: Guarantee) -> str:
 
 
 def protected_things(unit: str) -> str:
-    """Return what a unit of this name protects, as one word."""
     return "records" if unit in (*_RECORD, LocalAttributes.name) else "edges"
 
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:
-    """Return MODEL_CARD.md."""
     return render("model_card.md", **_card_values(snapshot, card))
 
 
@@ -227,12 +223,10 @@ TASK, NUMBER_TASK = "node-classification", "node-regression"
 
 
 def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
-    """Return README.md: the model card under a block of metadata."""
     return render("hub_card.md", metadata=_hub_metadata(snapshot, card), **_card_values(snapshot, card))
 
 
 def mlmodel(snapshot: "Snapshot") -> str:
-    """Return MLmodel, which defines how MLflow loads the folder (its ``python_function`` flavor)."""
     from graphveil import __version__
 
     guarantee = snapshot.guarantee
@@ -243,7 +237,6 @@ def mlmodel(snapshot: "Snapshot") -> str:
 
 
 def pair_card(card: PairCard, guarantee: Guarantee) -> str:
-    """Return README.md of a link predictor or a recommender: its model card under a block of metadata."""
     figures = [{"type": key, "name": name, "value": round(value, 6)} for key, name, value, *_ in card.metrics]
     results = (card.dataset or "private data", figures) if figures else None
     return render(
@@ -271,7 +264,6 @@ def _hub_metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
 def _metadata(
     method: str, task: str, guarantee: Guarantee, results: tuple[str, list[dict[str, Any]]] | None
 ) -> dict[str, Any]:
-    """Return the metadata of a model card for Hugging Face, with metrics of a dataset if there are any."""
     found: dict[str, Any] = {
         "library_name": "graphveil",
         "pipeline_tag": "graph-ml",

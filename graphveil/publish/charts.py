@@ -171,7 +171,6 @@ def svg_file(draw: Callable[[], "Figure"], title: str) -> str:
 
 
 def pdf_file(draw: Callable[[], "Figure"], title: str) -> bytes:
-    """Return a chart as one page of PDF."""
     with chart_style():
         return save(draw(), "pdf", title=title)
 
@@ -244,7 +243,6 @@ def accuracy_chart(
 
 
 def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
-    """Return the accuracy of each method in percent: a dot with its 95 % interval, on a row of its own."""
     figure, axes = _empty("test accuracy, %", "", height=70 + 36 * len(results))
     _name_rows(axes, [name for name, _ in results], -0.6)
     for row, (_, result) in enumerate(results):
@@ -260,7 +258,6 @@ def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
 
 
 def has_epsilon(series: Iterable[Series]) -> bool:
-    """Return whether some accuracy has an epsilon to be drawn over."""
     return any(y.mean is not None for one in series for _, y in one.points)
 
 
@@ -280,7 +277,6 @@ def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[PlotLine]:
 def held_out_charts(
     runs: Sequence[tuple[str, Mapping[str, Sequence[Sequence[float]]]]],
 ) -> list[tuple[str, str]]:
-    """Return inline charts of the ROC and precision-recall curves of held-out edges, each under its name."""
     drawn = (
         ("ROC curve", "roc", (0.0, 1.0), "false-positive rate", "true-positive rate"),
         ("Precision-recall curve", "precision_recall", (0.5, 0.5), "recall", "precision"),
@@ -327,7 +323,6 @@ def _empty(x_label: str, y_label: str, height: float = _HEIGHT) -> tuple["Figure
 
 
 def _name_rows(axes: "Axes", names: Sequence[str], top: float) -> None:
-    """Make a named row of each number on the vertical axis, downwards."""
     axes.set_yticks(range(len(names)), [_wrapped(name, 22) for name in names], color=INK)
     axes.set_ylim(len(names) - 0.5, top)
     axes.grid(visible=False, axis="y")
@@ -383,7 +378,6 @@ def _apart(epsilons: Sequence[float], name_of: Callable[[float], str]) -> list[s
 
 
 def _legend(figure: "Figure", keys: Mapping[str, Any], note: str = "") -> None:
-    """Add the names of the lines below the axes, as many in a row as fit, and make room for them."""
     names = [_wrapped(name, _LONGEST) for name in keys]
     longest = max(len(part) for name in names for part in name.split("\n"))
     columns = max(1, min(len(names), int(_WIDTH // (_KEY + _LETTER * longest))))

@@ -96,7 +96,6 @@ class QueryRow:
         share: Part of one record's squared mu, for the record that takes part in most stages, or else one
             that takes part in this one. Sampled steps count by the mu of a Gaussian release of the same
             epsilon.
-        alternative: Number of the alternative, if a plan has some, of which one is executed.
     """
 
     kind: str
@@ -114,7 +113,6 @@ class QueryRow:
     alternative: int | None = None
 
     def as_release(self) -> dict[str, Any]:
-        """Return the plain JSON values that a release stores."""
         return self._plain("kind", "sensitivity", "noise_std", "values_per_node", "steps", "pays", "words")
 
     def as_stage(self) -> dict[str, Any]:
@@ -144,7 +142,6 @@ class QueryRow:
 
     @property
     def name(self) -> str:
-        """The printed name of a stage, with the number of equal queries."""
         name = self.prefix + stage_text(self.kind)
         return name if self.count == 1 else f"{name} x {self.count}"
 
@@ -155,7 +152,6 @@ class QueryRow:
 
     @property
     def noise(self) -> str:
-        """The noise of each query of a stage."""
         if self.kind == "tree":
             return "a random walk"
         if self.steps is not None:
@@ -180,7 +176,6 @@ class QueryRow:
 
 
 def release_table(rows: Sequence[QueryRow]) -> Table:
-    """Return the table of noisy query results that a release stores."""
     of = "item" if any(row.kind == "products" for row in rows) else "node"
     columns: dict[str, Callable[[QueryRow], str]] = {
         "sensitivity": lambda row: f"{row.sensitivity:.6g}",
@@ -191,12 +186,10 @@ def release_table(rows: Sequence[QueryRow]) -> Table:
 
 
 def event_table(rows: Sequence[QueryRow]) -> Table:
-    """Return the table of the rows of ``event_rows``."""
     return _table(rows, "query", {"noise over sensitivity": _relative_noise})
 
 
 def _table(rows: Sequence[QueryRow], what: str, columns: Mapping[str, Callable[[QueryRow], str]]) -> Table:
-    """Return a numbered table, with the charged groups of records if there are any."""
     cells = dict(columns)
     if any(row.pays for row in rows):
         cells["charged to"] = lambda row: row.charged_groups
@@ -327,7 +320,6 @@ def event_rows(guarantee: Guarantee, rows: Sequence[QueryRow]) -> tuple[QueryRow
 
 
 def _figures(one: Event) -> dict[str, Any]:
-    """Return the noise or the epsilon of an event."""
     if isinstance(one, ApproximateDP | LocalReport):
         return {"epsilon": one.epsilon}
     if isinstance(one, PoissonGaussian | PoissonRoots):
@@ -340,7 +332,6 @@ def _figures(one: Event) -> dict[str, Any]:
 
 
 def _agrees(event: Event, row: QueryRow) -> bool:
-    """Return whether a row matches an event: kind, steps, and noise multiplier."""
     one = _worst(event)
     if (row.kind in _REPORTS) != isinstance(one, LocalReport):
         return False

@@ -284,7 +284,6 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
 
 
 def _write_rows(snapshot: Snapshot, folder: Path, names: Sequence[str]) -> None:
-    """Write the aggregates, the predictions, or both."""
     if AGGREGATES in names:
         _write_tensors(folder / AGGREGATES, snapshot.released)
     if PREDICTIONS in names:

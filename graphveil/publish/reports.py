@@ -93,7 +93,6 @@ class ComplianceReport:
 
     @property
     def sections(self) -> list[tuple[str, Sequence[str]]]:
-        """Titles and lines between the summary and the totals."""
         protected = "nothing: the guarantee is not valid, because of the deviations below"
         if self.guarantee.all_valid:
             protected = "; ".join(one.covers for one in (self.guarantee, *self.guarantee.additional))
@@ -105,7 +104,6 @@ class ComplianceReport:
         ]
 
     def _audience(self) -> Iterator[str]:
-        """Yield the authorized readers of each part of a run's folder."""
         guarantee = self.guarantee
         if guarantee.unit == NoUnit.name or not guarantee.all_valid:
             yield "All outputs: only people who are authorized to access the data."
@@ -128,18 +126,15 @@ class ComplianceReport:
 
     @property
     def scope_table(self) -> Table:
-        """Head and rows of the table of totals."""
         return ("scope", "ε", "δ"), self.totals
 
     def markdown(self) -> str:
-        """Return the page for the run's folder."""
         guarantee = self.guarantee
         bound = f"TPR at most {percent_up(guarantee.max_tpr())} % at 1 % FPR{mark_of(guarantee)}"
         return render("privacy_notice.md", report=self, total=total_of("", guarantee), bound=bound)
 
 
 def total_of(what: str, guarantee: Guarantee) -> tuple[str, str, str]:
-    """Return the row of a guarantee in the table of totals."""
     return total_cells(what, guarantee.as_dict()["epsilon"], guarantee.delta, mark_of(guarantee))
 
 
@@ -234,7 +229,6 @@ def _run_page(
     about: str,
     **more: Any,
 ) -> str:
-    """Return a page about a run, with the sections on its guarantee that all of them have."""
     releases = [QueryRow(**row) for row in metrics["releases"]]
     return render(
         template,
@@ -258,7 +252,6 @@ def _confusion(metrics: Mapping[str, Any]) -> Table | None:
 
 
 def _result_tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the results at the top of the page, each with its description."""
     mark = uncovered_mark(metrics)
     if predicts_numbers(metrics):
         named = {"": "test R²", "mlp_": "test R² of the no-graph baseline"}
@@ -296,7 +289,6 @@ def _result_chart(metrics: Mapping[str, Any]) -> str:
 
 
 def _remarks(metrics: Mapping[str, Any]) -> list[str]:
-    """Return what the table of results does not show."""
     single, notes = metrics["runs"] == 1, list[str]()
     if single and metrics.get("tested"):
         notes.append("Single run: the interval reflects test-set size only, not variation between runs.")
@@ -346,7 +338,6 @@ def attack_bound(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _losses(history: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
-    """Return a chart of the losses of each stage of the first run, under its name."""
     first = [row for row in history if row[0] == history[0][0]]
     charts = list[tuple[str, str]]()
     for model, stage in dict.fromkeys((row[1], row[2]) for row in first):
@@ -373,7 +364,6 @@ def _losses(history: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
 
 
 def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
-    """Return the page."""
     kinds = sorted({run.kind for run in runs})
     if len(kinds) > 1:
         raise ConfigError(
@@ -417,7 +407,6 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
 
 
 def _differences(runs: Sequence[FinishedRun]) -> str:
-    """Explain why the rows of the table have different guarantees."""
     comparable = {"dataset": "data sets", "unit": "units", "delta": "deltas", "recipe": "recipes"}
     differ = [words for key, words in comparable.items() if len({run.metrics.get(key) for run in runs}) > 1]
     if not differ:
@@ -427,7 +416,6 @@ def _differences(runs: Sequence[FinishedRun]) -> str:
 
 
 def _compared_results(runs: Sequence[FinishedRun]) -> Table:
-    """Return budgets and results side by side: accuracies, or the released metrics of links and of lists."""
     if runs[0].kind == CLASSIFIER:
         named = list(dict.fromkeys(run.metric for run in runs if run.metric is not None))
     else:
@@ -604,7 +592,6 @@ def _attack_curve(guarantee: Guarantee) -> list[Point]:
 
 
 def _gain(own: Summary, baseline: Summary | None) -> str:
-    """Return by how many points a method is above its baseline."""
     if baseline is None or own.mean is None or baseline.mean is None:
         return ABSENT
     return f"{100 * (own.mean - baseline.mean):+.1f}"

@@ -85,7 +85,6 @@ class Summary:
         return cls(_short(mean), _short(std), (_short(low), _short(high)), tuple(values))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return {
             **asdict(self),
             "ci95": None if self.ci95 is None else list(self.ci95),
@@ -141,7 +140,6 @@ def uncovered_mark(metrics: Mapping[str, Any]) -> str:
 
 
 def compared_models(metrics: Mapping[str, Any], baseline: str) -> list[tuple[str, str, "Cost"]]:
-    """Return name, prefix and privacy cost of the method, and of its baseline if it ran."""
     models = [(str(metrics["method"]), "", Cost.from_guarantee(metrics["guarantee"]))]
     key = "mlp_test_metrics" if predicts_numbers(metrics) else "mlp_test_accuracy"
     if metrics["method"] != "mlp" and metrics[key]:
@@ -217,7 +215,6 @@ def link_metric_table(metrics: Mapping[str, Any]) -> Table:
 
 
 def pair_remarks(method: str, unit: str, private: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """Return what the released metrics of links or of a recommender mean."""
     if not private and (method, unit) == (RECOMMENDER, DirectedEdge.name):
         return f"No metrics were released: a hit rate reads whole lists, which unit {unit} does not protect."
     if not private and parameters.get("private_metrics"):
@@ -339,11 +336,9 @@ class Cost:
         return cls(guarantee["epsilon"], guarantee["max_tpr_at_1pct_fpr"], mark)
 
     def text(self) -> str:
-        """Return epsilon for a page, with its mark."""
         return f"{epsilon_text(self.epsilon)}{self.mark}"
 
     def cells(self, metrics: Mapping[str, Any], *, page: bool) -> tuple[str, str, str]:
-        """Return epsilon, delta and the attack bound of a model for a table."""
         delta, rate = format_delta(metrics["delta"]) if self.epsilon else "0", f"{percent_up(self.max_tpr)} %"
         if page:
             return self.text(), delta, f"≤ {rate}{self.mark}"
@@ -369,7 +364,6 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
 
 
 def choice_text(choice: Mapping[str, Any]) -> str:
-    """Return the method that was chosen in the first run, and the evidence."""
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
     names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
     metric, mean = names.get(choice["metric"], choice["metric"]), choice.get("mean_out_degree")
@@ -434,7 +428,6 @@ class FinishedRun:
 
     @property
     def cost(self) -> Cost:
-        """Privacy loss of one model."""
         return Cost.from_guarantee(self.metrics["guarantee"])
 
     @property

@@ -123,7 +123,6 @@ class PrivacyFile(StrictSchema):
 
 
 def write_schema(path: Path, record: StrictSchema) -> None:
-    """Write a model as indented JSON."""
     write_atomic(path, (record.model_dump_json(indent=1) + "\n").encode())
 
 
@@ -230,7 +229,6 @@ class Snapshot:
 
 
 def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
-    """Return the error message of a release without predictions."""
     if guarantee.edge_use == "neighbors":
         return uncovered_weights_note()
     return ArtifactError(

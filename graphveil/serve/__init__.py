@@ -87,7 +87,6 @@ def make_app(
     release_service: "ReleaseService | None" = None,
     shared: Path | None = None,
 ) -> "FastAPI":
-    """Return an application."""
     try:
         from graphveil.serve.access import RateLimiter
         from graphveil.serve.app import AdmissionControl, application

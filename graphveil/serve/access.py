@@ -60,7 +60,6 @@ class Limits:
     grace_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        """Reject limits of zero or less."""
         for one in fields(self):
             bound = getattr(self, one.name)
             if bound is not None and not bound > 0:
@@ -84,7 +83,6 @@ class ReleaseBudget:
     ledger: str
 
     def __post_init__(self) -> None:
-        """Reject an epsilon that allows nothing."""
         if not (self.epsilon.is_finite() and self.epsilon > 0):
             raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.")
 
@@ -109,7 +107,6 @@ class RateLimiter:
     """
 
     def __init__(self, per_second: float, burst: int, *, keys: int, file: Path | None = None) -> None:
-        """Start with the shared instants; a new file is filled with zeros."""
         self._step, self._ahead = 1 / per_second, (burst - 1) / per_second
         self._lock = None if file is None else FileLock(file.with_suffix(".lock"), mode=0o600)
         if file is None:

@@ -93,7 +93,6 @@ class Metrics:
         self.under_way = 0
 
     def record_request(self, page: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self._requests.labels(page, status).inc()
         self._seconds.labels(page).inc(seconds)
 
@@ -106,7 +105,6 @@ class Metrics:
         return True
 
     def end_request(self) -> None:
-        """Count a request as no longer being answered."""
         self.under_way -= 1
         self._under_way.set(self.under_way)
 
@@ -188,7 +186,6 @@ class RequestMiddleware:
         self._unread = 0  # bytes of large answers that clients have not read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -225,7 +222,6 @@ class RequestMiddleware:
         self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
 
     async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for predictions, if there is a place for it."""
         if scope["method"] != "POST":
             raise RequestError("wrong_method", {"Allow": "POST"})
         scope.setdefault("state", {})["key"] = self._admission.authenticate(scope)
@@ -319,7 +315,6 @@ def application(
     admission: AdmissionControl,
     release_service: "ReleaseService | None" = None,
 ) -> FastAPI:
-    """Return the application; see ``graphveil.serve.create_app``."""
     _check(runs, admission)
     app = FastAPI(
         title="graphveil",
@@ -370,7 +365,6 @@ def _add_predictions(
     admission: AdmissionControl,
     release_service: "ReleaseService | None",
 ) -> None:
-    """Add the endpoints that return rows."""
     most, keyed = admission.limits.ids, _needs_key(admission)
 
     @app.post(
@@ -441,8 +435,6 @@ def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int
 
 
 def _add_pairs(app: FastAPI, models: tuple[ServedPairs, ...], admission: AdmissionControl) -> None:
-    """Add the endpoint of models of pairs."""
-
     @app.post(
         "/v1/pairs",
         responses=schemas.responses(schemas.PairsResponse, *schemas.PREDICTION_ERRORS),
@@ -462,7 +454,6 @@ def _add_pages(
     admission: AdmissionControl,
     release_service: "ReleaseService | None",
 ) -> None:
-    """Add the endpoints that need no key."""
     guarantees = [{"run": run.name, "guarantee": run.guarantee.as_dict()} for run in runs]
 
     @app.get(
@@ -524,11 +515,9 @@ async def _framework_error(_: Request, error: Exception) -> Response:
 
 
 def render_docs(described: dict[str, Any]) -> str:
-    """Return the page: one section for each endpoint, and one for errors."""
     schemas = described["components"]["schemas"]
 
     def json_body(body: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]] | None:
-        """Return examples and fields of a JSON body; None for another body."""
         reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
         if reference is None:
             return None

@@ -83,7 +83,6 @@ class NewRecordsGraph:
 
     @classmethod
     def read(cls, records: object, edges: object, run: ServedRun, *, directed: bool) -> "NewRecordsGraph":
-        """Read the records and edges of a request."""
         try:
             field = "records"
             found = _RECORDS.validate_python(records)
@@ -106,7 +105,6 @@ class NewRecordsGraph:
         return to_json_bytes([list(self.features.items()), list(self.edges)])
 
     def graph(self, *, classes: Sequence[str], directed: bool) -> "Graph":
-        """Return it as a graph without labels."""
         import torch
 
         from graphveil.data import Graph
@@ -209,7 +207,6 @@ class ServerLedger:
         return self._data_set.fingerprints({"question": parts})["question"]
 
     def for_request(self, reference: str, others: Sequence[DataSetLedger]) -> PrivacyLedger:
-        """Return the ledger of one request, to attach to its graph."""
         # The ledger of the server comes last: a process that is killed in between leaves the datasets with
         # less budget, and never with more.
         return JointLedger((self._data_set, *others, self._own), reference=reference)
@@ -300,7 +297,6 @@ class ReleaseService:
             self._waiting -= 1
 
     async def budget(self) -> dict[str, Any]:
-        """Return the limit, the spent and the remaining epsilon."""
         try:
             return await asyncio.to_thread(self._server_ledger.as_plain)
         except LedgerError:
@@ -316,7 +312,6 @@ class ReleaseService:
         return [self._run.row_of(known[place], proba[place]) for place in sent]
 
     def _answer(self, new_records: NewRecordsGraph, caller: Key, *, directed: bool) -> "Tensor":
-        """Return probabilities: stored ones, or those of a new release."""
         try:
             reference = self._server_ledger.reference(
                 [self._model_digest, caller.sha256.encode(), new_records.bytes]

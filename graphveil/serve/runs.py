@@ -126,7 +126,6 @@ class ServedPairs:
 
     @classmethod
     def read(cls, folder: LinkFolder) -> "ServedPairs":
-        """Read the public folder of a model."""
         whole = folder.path.resolve()
         found = cls(
             name=whole.parent.name if whole.name == "release" else whole.name,
@@ -140,7 +139,6 @@ class ServedPairs:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Guarantee of the model."""
         assert self.model.guarantee is not None  # a folder is written with one
         return self.model.guarantee
 
@@ -155,7 +153,6 @@ class ServedPairs:
 
     @cached_property
     def places(self) -> Mapping[Id, int]:
-        """The index of each id."""
         return {one: place for place, one in enumerate(self.ids)}
 
     def answer(self, question: PairsRequest, most: int) -> dict[str, Any]:
@@ -185,7 +182,6 @@ class ServedPairs:
         return {"candidates": _listed(np.array(self.ids)[nodes], scores, nodes >= 0)}
 
     def _limit(self, lists: int, ids: int, most: int, what: str = "ids") -> None:
-        """Reject a request that would take too long."""
         if lists > MAX_LISTS or ids > most:
             named = "lists" if what == "lists" and lists > MAX_LISTS else "ids"
             raise RequestError("too_many_ids", most=MAX_LISTS if lists > MAX_LISTS else most, what=named)

@@ -142,7 +142,6 @@ class RequestError(Exception):
 
     @property
     def body(self) -> bytes:
-        """The JSON object that is sent."""
         return to_json_bytes({"error": {"kind": self.kind, "message": self.message}})
 
 
@@ -167,7 +166,6 @@ def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
 
 
 def pair_ids_not_found(positions: Sequence[int]) -> RequestError:
-    """Return the error for unknown ids of a request about pairs, by their positions in order."""
     return RequestError("pair_ids_not_found", shown=_shown(positions))
 
 
@@ -182,8 +180,6 @@ def other_features(width: int, names: Sequence[str], wrong: Sequence[str] = ()) 
     The columns of the run are public.
 
     Args:
-        width: Number of features of the run.
-        names: Feature columns of the run.
         wrong: Columns that are missing, or whose values cannot be read.
     """
     listed = f"a list of {width:,} numbers in the order of the training's columns"
@@ -290,7 +286,6 @@ class PredictRequest(_RequestBody):
 
     @property
     def needs_new_release(self) -> bool:
-        """Whether it has new records."""
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
             raise invalid_body("ids", "records", "edges")
         return self.records is not None
@@ -322,7 +317,6 @@ class Invocation(_RequestBody):
     ) = Field(default=None, description="A table as a list of objects, one for each row.")
 
     def column_ids(self) -> list[int | str]:
-        """Return the column of ids."""
         if (self.dataframe_split is None) == (self.dataframe_records is None):
             raise invalid_body("dataframe_split", "dataframe_records")
         records = self.dataframe_records or []

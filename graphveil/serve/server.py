@@ -58,7 +58,6 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool = False) -> uvicorn.Config:
-    """Return the configuration of uvicorn."""
     # JSON lines on standard error: of the server, and only the class of errors of other parts.
     output = {"handlers": ["stderr"], "propagate": False}
     log_config: dict[str, Any] = {
@@ -127,7 +126,6 @@ class ConnectionLimits:
         return WeakKeyDictionary()
 
     def open(self, *, server_state: ServerState, **given: Any) -> H11Protocol:
-        """Return a new connection, with the arguments of uvicorn."""
         alive = [one for one in list(self._opened) if one.transport is None or not one.transport.is_closing()]
         excess = max(0, len(alive) + 1 - self._most)
         # Those without a request first: clients that send bodies are not closed in favor of silent ones.
@@ -174,7 +172,6 @@ def _waits_for_client(connection: H11Protocol, *, body: bool = False) -> bool:
 
 
 def run_server(app: FastAPI, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Answer in this process until a signal."""
     server = uvicorn.Server(server_config(app, app.state.admission.limits))
     # Set before the address is shown. uvicorn raises its signals again at the end, which these receive, so
     # that the exit code is 0.
@@ -233,7 +230,6 @@ def _worker_app(make_app: Callable[[Path], FastAPI]) -> FastAPI:
 
 
 def log_startup(listener: socket.socket, host: str, workers: int) -> None:
-    """Log the line that has the address and the port, and the page of the API."""
     port = listener.getsockname()[1]
     page = f"http://{f'[{host}]' if ':' in host else host}:{port}/docs"
     LOG.info(json.dumps({"listening": host, "port": port, "workers": workers, "page": page}))
@@ -243,7 +239,6 @@ class JsonLogFormatter(logging.Formatter):
     """Formats log lines of the server unchanged, and no text of other parts, which may quote data."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line of JSON."""
         if record.name == LOG.name:
             return record.getMessage()
         fault = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname
