@@ -131,7 +131,6 @@ class Screen:
             self.results.print(_grid(named, style="dim", overflow="fold"), soft_wrap=False)
 
     def dry_run(self, total: "Guarantee | None") -> None:
-        """Print that only the plan was requested, and its total as JSON."""
         self.note("Dry run: no privacy budget was spent, and nothing was written.")
         self.emit_json({"dry_run": True, "total": None if total is None else total.as_dict()})
 
@@ -171,7 +170,6 @@ def _table(
 
 
 def _fits(table: Table, console: Console) -> bool:
-    """Whether a table fits on the screen without folding."""
     return not console.is_terminal or _unfolded_width(table, console) <= console.width
 
 
@@ -208,7 +206,6 @@ def deliver(
     """Write a table of predictions to a file, or print it.
 
     Args:
-        count: The number of rows as text.
         key: Where the JSON object has the rows.
     """
     from graphveil.data import tables

@@ -62,7 +62,6 @@ class CommandError(Exception):
 
 
 def run_guarded(command: Any, arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code, printing one line if it fails."""
     begin_command(None)
     try:
         return _report_failure(_run_command(command, arguments), arguments)
@@ -191,7 +190,6 @@ def _command_name() -> str:
 
 
 def _settings(values: dict[str, Any]) -> frozenset[str]:
-    """Return the parameters of the methods of a command line, which --set sets."""
     from graphveil.cli.options import LINK_METHODS
     from graphveil.estimators import METHODS
     from graphveil.estimators.saved import parameter_types
@@ -204,7 +202,6 @@ def _settings(values: dict[str, Any]) -> frozenset[str]:
 
 
 def words_of(error: GraphveilError) -> str:
-    """Return the message of an error, with options in the place of parameters."""
     return in_options(str(error), error.parameters)
 
 

@@ -72,7 +72,6 @@ def examples_text(command: Any) -> str:
 
 
 def _split_docstring(text: str) -> tuple[str, list[str]]:
-    """Return the text before the first section of a docstring, and the commands in its examples."""
     summary, *sections = re.split(r"\n\n(?=[A-Z][a-z -]*:\n    )", inspect.cleandoc(text))
     examples = [part.partition(":\n")[2] for part in sections if part.startswith("Examples:")]
     return summary, [" ".join(one.split()) for part in examples for one in re.split(r"\n    (?=\S)", part)]
@@ -226,7 +225,6 @@ def check_options(context: Any) -> None:
 
 
 def check_choice(choice: Declaration, given: Mapping[str, str]) -> None:
-    """Reject given options, by name, that a choice does not read."""
     decided = given.keys() if choice.among is None else given.keys() & choice.among
     unread = [given[name] for name in given if name in decided - choice.reads]
     if unread:
@@ -246,7 +244,6 @@ def given_options(context: Any) -> dict[str, str]:
 
 
 def choices(command: str, values: Values) -> Iterator[Declaration]:
-    """Return the choices of a command line, which declare what they read."""
     for choice in _CHOICES.get(command, ()):  # other commands read all of their options in every case
         yield from choice(values)
 

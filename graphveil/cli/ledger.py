@@ -371,12 +371,10 @@ def _account_of(opened_ledger: "Ledger", name: str, unit: str) -> "Account":
 
 
 def epsilon_of(account: "Account") -> float | None:
-    """Return the spent epsilon; None if it is unbounded."""
     return finite_or_none(account.total.epsilon(delta_of(account)))
 
 
 def delta_of(account: "Account") -> float:
-    """Return the delta of totals: the limit's, or the unit's default."""
     from graphveil.ledger.chain import unit_delta
 
     return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)

@@ -105,7 +105,6 @@ def best_candidates(run: Path, kind: str, k: int, columns: Mapping[str, Any]) ->
 
 
 def _loaded(run: Path, kind: type[Model]) -> Model:
-    """Return the model of a run, which must be of this kind."""
     release = find_link_folder(run)
     if release is None or release.kind != kind.method:
         raise ConfigError(
@@ -116,11 +115,7 @@ def _loaded(run: Path, kind: type[Model]) -> Model:
 
 
 def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
-    """Return the lists of a run's users, or of others if their tables are named.
-
-    Raises:
-        ConfigError: If the tables of the run are not known.
-    """
+    """Return the lists of a run's users, or of others if their tables are named."""
     folder = RunFolder(run)
     if not folder.lock.is_file():
         raise ConfigError(
@@ -134,7 +129,6 @@ def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
 
 
 def _column(run: Path, role: str, columns: Mapping[str, Any]) -> str:
-    """Return the column of a role, by default that of the run's edges."""
     folder = RunFolder(run)
     known = read_json(folder.lock)["configuration"] if folder.lock.is_file() else {}
     return str(columns.get(role) or known.get(f"data.{role}") or role)

@@ -274,7 +274,6 @@ class PrivacyOptions:
     positive: str | None = None
 
     def keywords(self) -> dict[str, Any]:
-        """Return the given flags as keywords, all but theta, which is a file."""
         found = {
             name: value
             for name, value in given(self).items()

@@ -235,7 +235,6 @@ class LiveProgress:
         return f"{status}, about {_clock(left * max(1.0, overhead) / self._jobs)} left"
 
     def _table(self) -> Table:
-        """Return the grid: the number of finished cells of each point, and their mean."""
         table = Table(
             box=None,
             padding=(0, 2, 0, 0),
@@ -254,7 +253,6 @@ class LiveProgress:
         return table
 
     def _point(self, cells: "Sequence[ReproductionCell]") -> Text:
-        """Return the mean of the cells at one point, or how many of them are finished."""
         there = [self._found[cell.work.name] for cell in cells if cell.work.name in self._found]
         metric, scale = self._target.metric, 100 if self._target.percent else 1
         values = [scale * found.values[metric] for found in there if metric in found.values]

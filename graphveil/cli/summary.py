@@ -27,7 +27,6 @@ _LIKE_IDS_HINT = "the label looks like an id, with more classes than half of the
 def plan_facts(
     plan: "Preview", folder: "RunFolder", account: "RunAccount | None" = None, *, resumed: bool = False
 ) -> list[Fact]:
-    """Return names and values of the plan, in the order in which they are shown."""
     from graphveil._util.figures import counted
     from graphveil.data.tables.encoding import listed_classes
     from graphveil.publish.cards import all_deviations

@@ -88,7 +88,6 @@ class RecipientKey:
 
 
 def seal_to(public: bytes, message: bytes) -> bytes:
-    """Encrypt a message to the public half of a key pair."""
     own = X25519PrivateKey.generate()
     ours = own.public_key().public_bytes_raw()
     shared = own.exchange(X25519PublicKey.from_public_bytes(public))
@@ -134,7 +133,6 @@ def open_value(name: str, parts: Sequence[Any], box: SecretBox, fetch: Callable[
 
 
 def _pieces(value: object) -> list[Bytes]:
-    """Return the pickle of a value, and the memory of its arrays."""
     from ray import cloudpickle
 
     class Apart(cloudpickle.Pickler):  # type: ignore[misc]

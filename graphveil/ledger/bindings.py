@@ -52,7 +52,6 @@ def sketch_of(numbers: bytes, key: bytes) -> str:
 
 
 def overlap(one: str, others: Sequence[str]) -> Overlap:
-    """Return the share of people that one sketch and the union of others have in common."""
     known = [(each, _last(each)) for each in map(_hashes, others)]
     whole = [(each, last) for each, last in known if last == _ALL]
     here = _hashes(one)

@@ -259,7 +259,6 @@ class IntegrityViolation:
 
 
 def stored_data_set_names(connection: sa.Connection) -> list[str]:
-    """Return every dataset that occurs in any table, registered or not, in alphabetical order."""
     columns = (data_sets.c.name, entries.c.data_set, accounts.c.data_set)
     return sorted(
         {name for column in columns for name in connection.execute(sa.select(column).distinct()).scalars()}

@@ -197,7 +197,6 @@ class PrivacyCost:
         return _round_down(one._scaled(share).epsilon(limit.delta)) if share else 0.0
 
     def _remaining_bounded_epsilon(self, limit: Limit, one: "PrivacyCost") -> float:
-        """Return the remaining budget for one release whose epsilon is the sum of several additive ones."""
         lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
         pure = all(isinstance(_parsed(kind), PureDP) for kind in one.others)
 

@@ -379,7 +379,6 @@ def key_check(key: str) -> str:
 
 
 def key_fault(state: sa.Row[Any]) -> str | None:
-    """Return what is wrong with the key of the fingerprints; None if it is the ledger's key."""
     key = state.key
     if not isinstance(key, str) or len(key) != 64 or not set(key) <= set("0123456789abcdef"):
         return "the key of its fingerprints is lost, so no data would be recognized"
@@ -539,7 +538,6 @@ def _foreign_object(connection: sa.Connection) -> str | None:
 
 @cache
 def _own_statements() -> frozenset[str]:
-    """Return the statements of all tables and triggers of a ledger, as SQLite stores them."""
     tables = [
         str(CreateTable(table).compile(dialect=sqlite.dialect())) for table in _METADATA.tables.values()
     ]

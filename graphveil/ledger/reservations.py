@@ -158,7 +158,6 @@ class DataSetLedger:
             self._attempt(entry, recording=False)
 
     def _attempt(self, entry: Entry, *, recording: bool) -> Receipt | None:
-        """Reserve an entry, or only see whether it could be."""
         if entry.unit is None:
             raise ConfigError("the release does not state its privacy unit, so it cannot be recorded")
         unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)

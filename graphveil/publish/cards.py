@@ -135,7 +135,6 @@ def privacy_page(guarantee: Guarantee, rows: tuple[QueryRow, ...], card: Card | 
 
 
 def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return the deviations of a guarantee, and of its additional ones, each once."""
     listed = (why for one in (guarantee, *guarantee.additional) for why in one.deviations)
     return tuple(dict.fromkeys(listed))
 
@@ -160,7 +159,6 @@ def protected_parts(guarantee: Guarantee) -> str:
 
 
 def release_subject(guarantee: Guarantee) -> str:
-    """Return what a release is about, as text; with two guarantees, both."""
     return "edges and features" if guarantee.additional else protected_parts(guarantee)
 
 
@@ -285,5 +283,4 @@ def _metadata(
 
 
 def _rounded_up(epsilon: float) -> float | None:
-    """Return an epsilon as it is printed; None if it is infinite."""
     return float(format_upper_bound(epsilon)) if math.isfinite(epsilon) else None

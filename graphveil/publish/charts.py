@@ -294,7 +294,6 @@ def held_out_charts(
 
 
 def audit_chart(bars: Sequence[Bar]) -> "Figure":
-    """Return horizontal bars up to the certified epsilon, each with a tick at its claim."""
     figure, axes = _empty("epsilon", "", height=64 + 34 * len(bars))
     _name_rows(axes, [bar.name for bar in bars], -0.5)
     for row, bar in enumerate(bars):

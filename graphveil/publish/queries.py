@@ -116,7 +116,6 @@ class QueryRow:
         return self._plain("kind", "sensitivity", "noise_std", "values_per_node", "steps", "pays", "words")
 
     def as_stage(self) -> dict[str, Any]:
-        """Return a stage of a budget as plain JSON values."""
         multiplier, stds = (None, self.noise_std) if self.steps is None else (self.noise_std[0], ())
         return {
             **self._plain("kind", "count", "steps", "sampling_rate"),
@@ -147,7 +146,6 @@ class QueryRow:
 
     @property
     def prefix(self) -> str:
-        """The alternative of the plan that a stage is part of, for its printed name."""
         return "" if self.alternative is None else f"alternative {self.alternative}: "
 
     @property

@@ -119,7 +119,6 @@ def write_guarantee(
     sampler: str | None,
     card: Card | None = None,
 ) -> None:
-    """Write the privacy part of a release: ``privacy.json``, and ``PRIVACY.md`` for readers."""
     privacy_file = PrivacyFile(
         guarantee=guarantee.as_dict(),
         record=GuaranteeRecord(**guarantee_to_plain(guarantee)),

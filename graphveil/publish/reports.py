@@ -148,7 +148,6 @@ def total_cells(what: str, epsilon: float | None, delta: float, mark: str = "") 
 
 
 def mark_of(guarantee: Guarantee) -> str:
-    """Return the mark next to the numbers of a guarantee that is not valid; empty for others."""
     return invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
 
 
@@ -198,7 +197,6 @@ def link_report_page(
     guarantee: Guarantee,
     notice: ComplianceReport,
 ) -> str:
-    """Return the HTML report of a run of links or of recommendations; ``curves`` are of held-out edges."""
     released, cost = metrics["private_metrics"], Cost.from_guarantee(metrics["guarantee"])
     budget = f"epsilon at delta {format_delta(guarantee.delta)}, unit {guarantee.unit}"
     bound = "upper bound on the true-positive rate of any attack at 1 % false positives"
@@ -426,7 +424,6 @@ def _compared_results(runs: Sequence[FinishedRun]) -> Table:
 
 
 def _compared_row(run: FinishedRun, named: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a run by column; ``named`` are the metrics of all runs."""
     metrics, cost = run.metrics, run.cost
     about = {"data": str(metrics["dataset"]), "unit": str(metrics["unit"])}
     bound = {

@@ -123,7 +123,6 @@ class Summary:
 
 
 def predicts_numbers(metrics: Mapping[str, Any]) -> bool:
-    """Return whether a run predicts numbers, from the object that ``train --json`` prints."""
     return bool(metrics.get("task") == REGRESSION)
 
 

@@ -263,7 +263,6 @@ class RequestMiddleware:
             self._unread -= size
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the whole body; None if the client has disconnected."""
         most, headers = self._limits.body_bytes, scope["headers"]
         if any(int(value) > _DRAIN_FACTOR * most for name, value in headers if name == b"content-length"):
             raise RequestError("body_too_large", most=most)
@@ -410,7 +409,6 @@ def _needs_key(admission: AdmissionControl) -> dict[str, Any] | None:
 
 
 def _run_named(runs: Sequence[AnyRun], name: str | None) -> AnyRun:
-    """Return the run of a request; without a name, the only one."""
     found = [run for run in runs if name in (None, run.name)]
     if len(found) != 1:
         raise RequestError("unknown_run")

@@ -212,11 +212,9 @@ class ServerLedger:
         return JointLedger((self._data_set, *others, self._own), reference=reference)
 
     def is_recorded(self, reference: str) -> bool:
-        """Whether a request is recorded in any of its ledgers."""
         return self._data_set.contains(reference)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the limit, the spent and the remaining epsilon of the server and of the dataset."""
         delta, own = self._limit.delta, account_under(self._own, self._unit)
         named = account_under(self._data_set, self._unit)
         limit = named.limit
@@ -232,7 +230,6 @@ class ServerLedger:
 
 
 def _figures(total: PrivacyCost, limit: Decimal, delta: Decimal) -> dict[str, float | None]:
-    """Return limit, spent and remaining epsilon; spent is None if it is unbounded."""
     spent = total.epsilon(delta)
     if spent == float("inf"):
         return {"limit": float(limit), "spent": None, "remaining": 0.0}

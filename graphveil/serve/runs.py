@@ -144,7 +144,6 @@ class ServedPairs:
 
     @cached_property
     def ids(self) -> list[Id]:
-        """The id of each node, or of each item."""
         from graphveil.links.link_predictor import LinkPredictor
 
         model = self.model
@@ -156,7 +155,6 @@ class ServedPairs:
         return {one: place for place, one in enumerate(self.ids)}
 
     def answer(self, question: PairsRequest, most: int) -> dict[str, Any]:
-        """Return scores of pairs, or the best candidates of nodes or lists."""
         from graphveil.links.link_predictor import LinkPredictor
         from graphveil.links.recommender import Recommender
 
@@ -197,7 +195,6 @@ class ServedPairs:
 
 
 def _listed(ids: Any, scores: Any, kept: Any) -> list[list[dict[str, Any]]]:
-    """Return the candidates of each row that are kept, best first."""
     return [
         [{"id": one, "score": round(float(score), 6)} for one, score, keep in zip(*row, strict=True) if keep]
         for row in zip(ids.tolist(), scores.tolist(), kept.tolist(), strict=True)

@@ -160,7 +160,6 @@ def invalid_body(*fields: object) -> RequestError:
 
 
 def ids_not_found(positions: Sequence[int], *, quoted: bool) -> RequestError:
-    """Return the error for unknown ids, by their positions in the request."""
     numbers = ' The ids of this run are numbers: send 7 and not "7".' if quoted else ""
     return RequestError("ids_not_found", shown=_shown(positions), numbers=numbers)
 
@@ -370,7 +369,6 @@ class PairsRequest(_RequestBody):
 
     @property
     def known(self) -> str:
-        """What the request has: ``pairs``, ``ids`` or ``lists``."""
         found = [name for name in ("pairs", "ids", "lists") if getattr(self, name) is not None]
         if len(found) != 1:
             raise invalid_body("pairs", "ids", "lists")
@@ -490,12 +488,7 @@ PREDICTION_ERRORS = (401, 403, 408, 409, 413, 415, 422, 429)
 
 
 def responses(answer: type[BaseModel] | None, *errors: int) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of an endpoint: its answer, its errors, and those of every endpoint.
-
-    Args:
-        answer: Model of the body; None for text.
-        errors: Statuses of the errors of this endpoint.
-    """
+    """Return the responses of an endpoint: its answer, its errors, and those of every endpoint."""
     text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     found: dict[int | str, dict[str, Any]] = {200: text if answer is None else {"model": answer}}
     found[200]["description"] = "The response."
