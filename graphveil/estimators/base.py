@@ -180,7 +180,6 @@ class Estimator(Model):
     )
 
     def __post_init__(self) -> None:
-        """Check the configuration and freeze it. Later assignments of a parameter do the same."""
         self._predictions: PredictionManager | None = None
         super().__post_init__()
         self._config = self._with_objective(self._config)
@@ -196,7 +195,6 @@ class Estimator(Model):
         )
 
     def _with_objective(self, method: Method) -> Method:
-        """Return the method with metric and class weights, which are rejected if they have no effect."""
         objective = Objective.from_keywords(self.metric, self.class_weight, self.positive)
         if objective == DEFAULT_OBJECTIVE:
             return method
@@ -796,7 +794,6 @@ class Estimator(Model):
     # -- display -------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        """Return three lines: the keywords, the sizes of the fitted graph, and the guarantee."""
         if self._fit is None:
             return f"{self!r}\nnot fitted yet; fit(graph) trains it\nno guarantee before a fit"
         sizes, summary = self._fit.sizes, cost_line(self.guarantee_with_predictions)
@@ -812,7 +809,6 @@ class Estimator(Model):
         return np.array(names) if names else np.arange(self._fit.sizes.classes)
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags of a scikit-learn classifier, or of a regressor."""
         from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
         inputs, regresses = InputTags(two_d_array=False), self.task == REGRESSION
@@ -880,16 +876,13 @@ class Estimator(Model):
 
     @property
     def _task_head(self) -> TaskHead:
-        """The head of the task, for methods that predict numbers."""
         return RegressionHead(self.target_range) if self.task == REGRESSION else MULTICLASS
 
     # -- shared parts --------------------------------------------------------------------------------------
 
     def _request_factory(self) -> RequestFactory:
-        """Return the function that plans the queries of a prediction of another graph."""
         return graph_requests
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        """Return the stored prediction of the fitted graph."""
         assert fitted.proba is not None
         return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)

@@ -49,11 +49,8 @@ class ChosenModel(TrainedModel):
     """The model of the chosen method, and the evidence of the choice.
 
     Args:
-        names: Candidates, in order.
-        chosen: Index of the chosen one.
         evidence: Of each candidate the mean log-likelihood or metric of validation nodes, or under
             ``local-attributes`` of held-out LDP reports. Otherwise the noisy mean out-degree (1).
-        model: Its trained model.
     """
 
     names: tuple[str, ...]
@@ -63,7 +60,6 @@ class ChosenModel(TrainedModel):
 
     @property
     def chosen_method(self) -> str:
-        """Name of the chosen method."""
         return self.names[self.chosen]
 
     @property
@@ -74,27 +70,21 @@ class ChosenModel(TrainedModel):
 
     @property
     def mean_out_degree(self) -> float | None:
-        """The noisy mean out-degree; None if it was not queried."""
         return self.evidence[0] if len(self.evidence) == 1 < len(self.names) else None
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the sizes that the chosen model's plan for another graph depends on."""
         return self.model.sizes_for(view, fitted)
 
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
-        """Reject another graph that the chosen model cannot read."""
         self.model.check(view, class_names)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the chosen model's query plan for another graph."""
         return self.model.plan_for(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict another graph by the chosen model."""
         return self.model.answer(view, session, kept)
 
     def state(self) -> State:
-        """Return the chosen model's parameters, and the choice."""
         return {
             **self.model.state(),
             _CHOSEN: torch.tensor(self.chosen),
@@ -103,11 +93,7 @@ class ChosenModel(TrainedModel):
 
 
 def read_choice(state: State, options: int) -> tuple[int, list[float], State]:
-    """Return the choice, its evidence, and the state of the chosen model, from ``ChosenModel.state``.
-
-    Raises:
-        ArtifactError: If the stored choice is none of the options.
-    """
+    """Return the choice, its evidence, and the state of the chosen model, from ``ChosenModel.state``."""
     rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
     chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
     if chosen.shape != () or not 0 <= int(chosen) < options or evidence.ndim != 1:
@@ -131,25 +117,17 @@ class Choice(Method):
 
     @property
     def samples(self) -> bool:
-        """Whether a candidate trains networks on a sample of very many nodes."""
         return any(option.samples for option in self.options.values())
 
     def check(self, view: Graph) -> None:
-        """Reject a graph that a candidate does not support, before anything is spent."""
         for option in self.options.values():
             option.check(view)
 
     def for_graph(self, view: Graph) -> Self:
-        """Return the choice and its candidates with objectives for the classes of the graph."""
         options = {name: option.for_graph(view) for name, option in self.options.items()}
         return replace(super().for_graph(view), options=options)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> ChosenModel:
-        """Return the model of the method that was chosen.
-
-        Raises:
-            ArtifactError: If the stored choice is none of the candidates.
-        """
         chosen, evidence, rest = read_choice(state, len(self.options))
         option = list(self.options.values())[chosen]
         return self._model(chosen, evidence, option.restore(rest, sizes, released))
@@ -177,21 +155,17 @@ class ValidationChoice(Choice):
 
     @property
     def decision(self) -> str:
-        """Describe the rule."""
         measure = self.objective.metric or "likelihood"
         rule = f"one of {', '.join(self.options)} by {measure} on validation labels"
         return f"{rule}, after the release (post-processing)" if self.privacy_config.protects else rule
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the sizes that the first candidate's plan depends on."""
         return self._first.sizes_of(view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the plan of the first candidate, with the whole budget."""
         return self._first.plan(sizes)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Fit all candidates, and keep the best one on validation nodes, the first one on ties."""
         nodes = view.labeled_in("val").nonzero()[:, 0]
         targets = self.objective.targets(view)[nodes]
         factors = _INVERSE_TEMPERATURES if self.objective.metric is None else (1.0,)
@@ -237,14 +211,12 @@ class OutDegreeChoice(Choice):
 
     @property
     def decision(self) -> str:
-        """Describe the rule."""
         return (
             f"one of {', '.join(self.options)} by a noisy mean out-degree, which has at most "
             f"{MAX_OUT_DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the sum of out-degrees, and the queries of each candidate as alternatives."""
         alternatives = tuple(len(option.queries(sizes, 1.0)) for option in self.options.values())
         return self.privacy_config.calibrated(sizes, partial(self.queries, sizes), alternatives)
 
@@ -260,7 +232,6 @@ class OutDegreeChoice(Choice):
         return "read"
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Query the mean out-degree, choose a candidate, and fit it in the same release."""
         plan = session.planned
         release = session.open(view, record_groups(view))
         with session.stage("choice"):
@@ -274,7 +245,6 @@ class OutDegreeChoice(Choice):
         return replace(result, trained=self._model(chosen, [mean], result.trained))
 
     def choose(self, mean_out_degree: float, plan: ReleasePlan, sizes: PublicSizes) -> int:
-        """Return the index of the candidate, from the noisy mean out-degree and public facts."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         return int(mean_out_degree > self.threshold(sizes, plan.mu / unit.change))
@@ -292,11 +262,7 @@ class OutDegreeChoice(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class PublicChoice(Choice):
-    """The only candidate under a unit, which public facts decide.
-
-    Args:
-        reason: Why it is the only one.
-    """
+    """The only candidate under a unit, which public facts decide."""
 
     reason: str
 
@@ -307,14 +273,11 @@ class PublicChoice(Choice):
 
     @property
     def decision(self) -> str:
-        """Describe the rule."""
         return f"{', '.join(self.options)}, by public facts: {self.reason}"
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the plan of the candidate."""
         return self._only.plan(sizes)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Fit the candidate."""
         result = self._only.fit(view, session)
         return replace(result, trained=self._model(0, [], result.trained))

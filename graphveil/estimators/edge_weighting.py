@@ -34,7 +34,6 @@ class EdgeWeighting:
     def from_config(
         cls, weights: str, rows: str, *, encoder: bool, records: bool, attention: Similarity | None = None
     ) -> "EdgeWeighting | None":
-        """Return the edge weighting of a configuration, None for weights of one; reject contradictions."""
         checks.one_of(ROWS, weight_rows=rows)
         similarity = parse_weight(weights)
         if similarity is None:
@@ -69,7 +68,6 @@ class EdgeWeighting:
         return self.similarity.reads == "attention"
 
     def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
-        """Return the untrained network of ``learned_public``; None for weights that are not learned."""
         if self.similarity.reads != "learned":
             return None
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
@@ -117,7 +115,6 @@ class EdgeWeighting:
 
         @torch.no_grad()
         def compute() -> dict[str, Tensor]:
-            """Return the output of the network if there is one, otherwise the encoder's probabilities."""
             if network is not None:
                 return {"keys": network.eval()(rows.float())}
             assert encoder is not None  # from_config rejects such weights without an encoder

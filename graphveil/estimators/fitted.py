@@ -31,25 +31,13 @@ class FittedModel(FitResult):
     Predictions, privacy costs and saved files read this value only.
 
     Args:
-        method: Method as it was configured for the fit.
-        parameters: Constructor keywords of that configuration.
-        sizes: Public sizes of the fitted graph.
         plan: Query plan of the fit; None for none, or for a model from a file.
-        guarantee: Guarantee of the fit.
-        trained: Model that predicts other graphs.
         proba: Probabilities (N, C). None if a release does not hold them, or no guarantee covers them.
         released: Noisy results by name.
         rows: Released outputs, for tables.
-        sampler: Name of the noise sampler.
         private_accuracy: Accuracies from noisy counts that were charged.
         private_metrics: Metrics of test nodes from noisy counts that were charged.
-        learned: Additional attributes of the method.
-        class_names: Labels by class number; empty if they have no names.
-        ids: Node ids.
-        scaling: Scaling of feature columns before networks read them.
         encoding: Encoding of the columns of the node table into features, if the graph was read from one.
-        history: Epochs of all trainings.
-        seconds: Time by stage.
     """
 
     method: Method
@@ -71,7 +59,6 @@ class FittedModel(FitResult):
     def from_result(
         cls, result: FitResult, ready: PreparedFit, session: Session, parameters: Mapping[str, Any]
     ) -> "FittedModel":
-        """Return the fit that a method computed in a session."""
         plan, guarantee, rows = ready.preview
         return cls(
             **(vars(result) | {"proba": per_node(result.proba)}),
@@ -113,23 +100,15 @@ class HasFit(Protocol):
 
 
 class FittedAttribute(Generic[T]):
-    """A read-only attribute that is read from the fit, with a default value before it.
-
-    Args:
-        read: Reads it from the fit.
-        absent: Returns the value before a fit.
-    """
+    """A read-only attribute that is read from the fit, with a default value before it."""
 
     def __init__(self, read: Callable[[FittedModel], T], absent: Callable[[], T]) -> None:
-        """Store both functions."""
         self._read, self._absent = read, absent
 
     def __get__(self, model: HasFit | None, owner: type | None = None) -> T:
-        """Return the value."""
         return self._absent() if model is None or model._fit is None else self._read(model._fit)
 
     def __set__(self, model: HasFit, value: T) -> NoReturn:
-        """Raise an error: fitted attributes cannot be set."""
         raise ConfigError("Learned attributes are read-only. Call fit(graph) again to change them.")
 
 
@@ -145,17 +124,12 @@ def save_fitted(
     Args:
         fitted: The fit. Parameters that were set after it are not included.
         folder: A path that does not exist yet, or an empty folder.
-        card: Data and accuracy for the model card.
         per_node: Second such folder, for outputs that the unit withholds from the first.
-
-    Raises:
-        ConfigError: If a folder is not empty, or nothing is withheld.
     """
     write_release(snapshot_of(fitted), folder, card, per_node=per_node)
 
 
 def snapshot_of(fitted: FittedModel) -> Snapshot:
-    """Return a fit as plain data."""
     return Snapshot(
         method=fitted.method.name,
         parameters=dict(fitted.parameters),

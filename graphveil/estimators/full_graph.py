@@ -89,12 +89,10 @@ class FullGraphKeywords:
 
     @property
     def distinguishes_private_edges(self) -> bool:
-        """Whether private edges are distinguished from public ones: if a graph is released."""
         return self.perturb is not None
 
 
 def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
-    """Return the checked keywords of hidden layers, with batch norm by default."""
     checks.width(hidden=given.hidden)
     checks.one_of(ACTIVATIONS, activation=given.activation)
     checks.within(0, 0.99, dropout=given.dropout)
@@ -103,14 +101,12 @@ def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str,
 
 
 def resolve_depth(given: FullGraphKeywords, default: int = 2) -> int:
-    """Return the checked number of message-passing layers."""
     depth = default if given.layers is None else given.layers
     checks.depth(layers=depth)
     return depth
 
 
 def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
-    """Return the checked schedule of non-private training."""
     return TrainingSchedule(
         epochs=100 if given.epochs is None else given.epochs,
         learning_rate=given.learning_rate,
@@ -120,11 +116,6 @@ def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
 
 
 def residual_shape(given: FullGraphKeywords, layer: LayerKind, heads: int = 1) -> ResidualArchitecture:
-    """Return the architecture with residual connections, from checked keywords.
-
-    Raises:
-        ConfigError: If batch norm is set, too.
-    """
     if given.batch_norm:
         raise ConfigError(
             "residual=True already uses layer normalization, so it cannot be combined with "
@@ -155,8 +146,6 @@ class FullGraphMethod(Method):
     """A network over the exact edges, without privacy, or over the edges of one released graph.
 
     Args:
-        shape: Architecture to train.
-        schedule: Training schedule.
         mechanism: Mechanism that releases the graph; None for the exact edges.
         input_note: Note of the guarantee about the data that a prediction reads, if a graph is released.
     """
@@ -170,21 +159,18 @@ class FullGraphMethod(Method):
     input_note: str = field(default=GRAPH_INPUT_NOTE, repr=False)
 
     def check(self, view: Graph) -> None:
-        """Reject a graph that cannot be released or trained on, before anything is spent."""
         super().check(view)
         self.head.labels(view)
         if self.mechanism is not None:
             self.mechanism.check(view, self.privacy_config.unit, domain_of(view, self.privacy_config.unit))
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the public sizes that the plan for this graph depends on."""
         sizes = replace(super().sizes_of(view), classes=self.head.width(view))
         if self.mechanism is None:
             return sizes
         return with_protected_pairs(sizes, view, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.privacy_config.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
@@ -193,21 +179,18 @@ class FullGraphMethod(Method):
         return guarantee if self.mechanism is None else replace(guarantee, graph=True)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return why the release has no valid guarantee."""
         own = super().deviations(view)
         if self.mechanism is None:
             return own
         return (*self.mechanism.deviations(domain_of(view, self.privacy_config.unit)), *own)
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return notes of the guarantee summary about the data and what the model reads."""
         notes = super().notes(view)
         if self.mechanism is None:
             return notes
         return (*notes, self.input_note.format(mechanism=self.mechanism.name))
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Release the graph if a mechanism is set, train in full batches, and keep the best epoch."""
         published: State = {}
         if self.mechanism is not None:
             slots, view = released(view, self.mechanism, self.privacy_config.unit, session)
@@ -232,13 +215,11 @@ class FullGraphMethod(Method):
         return FitResult(trained=trained, proba=trained.proba(view), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
-        """Return the network with these parameters."""
         network = restored(self.shape, state, sizes)
         return TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
 
 
 def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
-    """Return a network of an architecture with these parameters, in evaluation mode."""
     generator = PublicStreams(0).torch("restore")
     network = shape.build(sizes.width, sizes.classes, generator=generator)
     network.load_state_dict(state)
@@ -256,28 +237,23 @@ class TrainedFullGraph(TrainedModel):
 
     @torch.no_grad()
     def proba(self, view: Graph) -> Tensor:
-        """Return probabilities (N, C)."""
         logits: Tensor = self.network(batch_of(view.x), view.adjacency)
         return self.head.proba(logits)
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the public sizes that the plan for another graph depends on."""
         sizes = super().sizes_for(view, fitted)
         return sizes if self.mechanism is None else with_protected_pairs(sizes, view, self.unit)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the other graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.unit, sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from the exact edges, or release the other graph and predict from the released edges."""
         if self.mechanism is None:
             return CachedPrediction(None, (), self.proba(view))
         slots, noisy = released(view, self.mechanism, self.unit, session)
         return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
     def state(self) -> State:
-        """Return the parameters."""
         return dict(self.network.state_dict())
 
 
@@ -285,12 +261,7 @@ _UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
 
 
 def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
-    """Reject a private unit without a mechanism, and a mechanism without an edge-level unit.
-
-    Raises:
-        NotImplementedGuaranteeError: If the unit is private and the edges would be read without privacy.
-        UnitError, ConfigError: If the mechanism is unknown, or the unit is not an edge-level unit.
-    """
+    """Reject a private unit without a mechanism, and a mechanism without an edge-level unit."""
     if given.perturb is None:
         if given.max_edges is not None:
             raise ConfigError(
@@ -321,7 +292,6 @@ def build_full_graph_method(
     schedule: TrainingSchedule,
     head: TaskHead = MULTICLASS,
 ) -> Method:
-    """Return the frozen method, over the exact edges or over those that a mechanism releases."""
     privacy_config, mechanism = model.privacy_config, None
     if given.perturb is not None:
         mechanism = build_graph_mechanism(privacy_config, given)
@@ -361,7 +331,6 @@ def released(view: Graph, mechanism: GraphMechanism, unit: Unit, session: Sessio
 
 
 def with_protected_pairs(sizes: PublicSizes, view: Graph, unit: Unit) -> PublicSizes:
-    """Return the sizes with the node pairs that a unit protects in a graph."""
     return replace(sizes, domain=domain_of(view, unit))
 
 

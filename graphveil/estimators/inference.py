@@ -68,7 +68,6 @@ class PredictionComposition:
     """
 
     def __init__(self, fitted: EdgeSet) -> None:
-        """Begin with the edges that were fitted."""
         self.asserted = False
         self._fitted = self._queried = fitted.parts  # in order
         self._apart = frozenset[frozenset[EdgeSet]]()
@@ -79,7 +78,6 @@ class PredictionComposition:
         return copy(self)
 
     def fitted(self, edge_set: EdgeSet) -> bool:
-        """Whether edges of this set were fitted."""
         return any(part in self._fitted for part in edge_set.parts)
 
     def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "PredictionComposition":
@@ -104,18 +102,15 @@ class PredictionComposition:
         return tuple(dict.fromkeys((*own, *also)))
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
-        """Add a recorded release of these edges."""
         self._releases = (*self._releases, PredictionRelease(guarantee, self.charged_edge_sets(edge_set)))
         self._queried = tuple(dict.fromkeys((*self._queried, *edge_set.parts)))
 
     @property
     def releases(self) -> int:
-        """How many releases were noted."""
         return len(self._releases)
 
     @property
     def last(self) -> PredictionRelease:
-        """The release that was noted last."""
         return self._releases[-1]
 
     def total_guarantee(self, fit: Guarantee) -> Guarantee:
@@ -201,7 +196,6 @@ class GraphRequest:
     workspace: Path | None = None
 
     def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
-        """Add the release to a model's ledger, and return the ledger."""
         if self.step is not None:
             ledger.apart(self.graph.edge_set, self.step.apart)
         if self.disjoint:
@@ -210,7 +204,6 @@ class GraphRequest:
         return ledger
 
     def execute(self, prediction_state: PredictionState) -> None:
-        """Record the release, query the edges, and cache the result."""
         kept = (
             None if self.step is None else _cached_before_step(self.graph, self.step, prediction_state.cache)
         )
@@ -257,7 +250,6 @@ def graph_requests(
 
     Raises:
         UnitError, ConfigError: If the caller's assumption has no effect, or is known to be false.
-        NotImplementedGuaranteeError: If the method cannot predict such a graph.
     """
     fitted = prediction_state.fitted
     plan = fitted.trained.plan_for(fitted.trained.sizes_for(graph, fitted.sizes))
@@ -325,7 +317,6 @@ def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: 
 
 
 def _cached_before_step(graph: Graph, step: GrowthStep, answers: PredictionCache) -> CachedPrediction | None:
-    """Return the cached prediction of the graph before a growth step."""
     return answers.find(step.base, graph.features_digest(step.base_nodes))
 
 
@@ -336,9 +327,7 @@ class PredictionManager:
     once, and no entry is lost.
 
     Args:
-        fitted: The model.
         edges: Edge set that it was fitted on; a new one for a model from a file.
-        request_factory: Function that plans the requests of a prediction, by the kind of method.
         own: Fingerprint of the fitted graph; None if unknown.
     """
 
@@ -349,7 +338,6 @@ class PredictionManager:
         request_factory: RequestFactory,
         own: GraphFingerprint | None = None,
     ) -> None:
-        """Start with the fit alone."""
         self._state = PredictionState(
             fitted=fitted, ledger=PredictionComposition(edges), cache=PredictionCache()
         )
@@ -361,7 +349,6 @@ class PredictionManager:
         self._state.cache.keep(graph.version, graph.features_digest(), answer)
 
     def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool) -> None:
-        """Restore a prediction of another graph that an earlier process made and recorded."""
         with self._lock:
             if disjoint:
                 self._state.ledger.apart(edges)
@@ -392,7 +379,6 @@ class PredictionManager:
             return known.proba
 
     def privacy_cost(self, graph: Graph, options: PredictionOptions) -> Guarantee | None:
-        """Return the guarantee of predicting a graph, or None if nothing is queried."""
         with self._lock:
             requested = self._requests(graph, options, self._known(graph))
             if not requested:
@@ -404,12 +390,10 @@ class PredictionManager:
             return ledger.total_guarantee(first.privacy_cost)
 
     def is_fitted_graph(self, graph: Graph) -> bool:
-        """Return whether a graph is the fitted one, or one that was predicted before."""
         with self._lock:
             return self._known(graph) is not None
 
     def guarantee_after(self, graph: Graph, options: PredictionOptions) -> Guarantee:
-        """Return the guarantee of the fit and all predictions, this one included."""
         with self._lock:
             ledger = self._state.ledger.copy()
             for request in self._requests(graph, options, self._known(graph)):
@@ -418,7 +402,6 @@ class PredictionManager:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the fit and all predictions of other graphs together."""
         with self._lock:
             return self._state.ledger.total_guarantee(self._state.fitted.guarantee)
 
@@ -434,7 +417,6 @@ class PredictionManager:
     def _requests(
         self, graph: Graph, options: PredictionOptions, known: CachedPrediction | None
     ) -> Sequence[PredictionRequest]:
-        """Return the requests that predicting a graph needs; empty if it was predicted before."""
         fitted = self._state.fitted
         privacy_config = fitted.method.privacy_config
         unit = privacy_config.unit.name
@@ -471,7 +453,6 @@ class GraphFingerprintSchema(StrictSchema):
 
 
 def read_graph_fingerprint(folder: Path) -> GraphFingerprint | None:
-    """Return the fingerprint that a run's internal folder holds; None if there is none."""
     path = folder / GRAPH_FINGERPRINT_FILE
     if not path.is_file() or path.is_symlink():
         return None
@@ -480,6 +461,5 @@ def read_graph_fingerprint(folder: Path) -> GraphFingerprint | None:
 
 
 def write_graph_fingerprint(folder: Path, fingerprint: GraphFingerprint) -> None:
-    """Write a fingerprint to a run's internal folder."""
     record = GraphFingerprintSchema(key=fingerprint.key.hex(), tag=fingerprint.tag.hex())
     write_schema(folder / GRAPH_FINGERPRINT_FILE, record)

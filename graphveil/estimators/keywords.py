@@ -68,7 +68,6 @@ class TrainingConfig:
 
     @classmethod
     def from_keywords(cls, given: NetworkKeywords, privacy_config: PrivacyConfig) -> "TrainingConfig":
-        """Check the keywords for this unit, and fill in their defaults."""
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
@@ -102,7 +101,6 @@ class TrainingConfig:
         return found
 
     def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
-        """Return the schedule of non-private training, by default of all epochs."""
         return TrainingSchedule(
             epochs=self.epochs if epochs is None else epochs,
             learning_rate=self.rate,
@@ -112,7 +110,6 @@ class TrainingConfig:
         )
 
     def private(self, epochs: int | None = None) -> PrivateSchedule:
-        """Return the schedule of training on protected records, by default of all epochs."""
         return PrivateSchedule(
             epochs=self.epochs if epochs is None else epochs,
             batch_size=self.batch_size,
@@ -123,7 +120,6 @@ class TrainingConfig:
 
 
 def check_selection(given: NetworkKeywords, task: Task) -> None:
-    """Reject a private selection of numeric predictions."""
     if task == REGRESSION and given.selection == "private":
         raise ConfigError(
             "selection='private' counts correct predictions, which task='regression' does not have. "

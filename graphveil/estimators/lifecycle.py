@@ -67,7 +67,6 @@ class Model(ABC):
         self._config = self._build_method()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. A parameter is checked as in the constructor."""
         value = checks.plain(value)
         if "_config" in self.__dict__ and name in parameter_names(type(self)):
             self.set_params(**{name: value})
@@ -188,7 +187,6 @@ class Model(ABC):
         return self.prepare(graph).preview
 
     def _prepared(self, given: Any) -> PreparedFit | None:
-        """Return the argument of ``fit`` if it is a fit that was prepared with the current parameters."""
         if not isinstance(given, PreparedFit):
             return None
         if given.method is not self.config:
@@ -200,7 +198,6 @@ class Model(ABC):
 
     @one_thread()
     def _fit_in(self, session: Session, data: Any, prepared: PreparedFit | None = None) -> Self:
-        """Fit in a session, as planned, and store the result."""
         started = time.perf_counter()
         with session.stage("calibrate"):
             ready = prepared or self.prepare(data)
@@ -223,7 +220,6 @@ class Model(ABC):
         return ready.method.fit(ready.method.view(ready.scaled), session), ready
 
     def _keep(self, fitted: FittedModel, ready: PreparedFit) -> None:
-        """Store a fit."""
         self._fit = fitted
 
     def _session(
@@ -233,7 +229,6 @@ class Model(ABC):
         backend: AggregationBackend | None = None,
         cache: Path | str | None = None,
     ) -> Session:
-        """Return the session of a fit."""
         return Session(
             streams=PublicStreams(self.seed),
             label=self.config.stream_name,
@@ -268,7 +263,6 @@ class Model(ABC):
         return self.fitted.guarantee
 
     def __repr__(self) -> str:
-        """Show the keywords that differ from their defaults."""
         chosen = (
             f"{part.name}={getattr(self, part.name)!r}"
             for part in dataclasses.fields(self)  # type: ignore[arg-type]  # every model is a dataclass
@@ -288,7 +282,6 @@ class Model(ABC):
 
 
 def cost_line(guarantee: Guarantee) -> str:
-    """Return unit, cost and number of releases of a guarantee in one line."""
     if guarantee.unit == NoUnit.name:
         return "no guarantee: nothing is protected"
     cost = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
@@ -298,6 +291,5 @@ def cost_line(guarantee: Guarantee) -> str:
 
 @cache
 def parameter_names(cls: type[Model]) -> tuple[str, ...]:
-    """Return the constructor keywords of a model, in order."""
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every model is a dataclass
     return tuple(field.name for field in fields if field.init)

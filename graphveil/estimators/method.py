@@ -83,12 +83,7 @@ class TrainedModel(ABC):
 
     # Most methods accept any graph with the same number of features.
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
-        """Reject another graph that cannot be read, before its privacy cost is computed.
-
-        Args:
-            view: The other graph.
-            class_names: Labels of the fitted graph by class number; empty if they have no names.
-        """
+        """Reject another graph that cannot be read, before its privacy cost is computed."""
 
 
 class FeatureModel(TrainedModel):
@@ -103,7 +98,6 @@ class FeatureModel(TrainedModel):
         return None
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from features alone."""
         return CachedPrediction(None, (), self.proba(view))
 
 
@@ -115,20 +109,13 @@ class FittedGraphModel(TrainedModel):
         """Return the error of a prediction for another graph."""
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Raise the error of a prediction for another graph.
-
-        Raises:
-            PrivacyError: Always.
-        """
         raise self.other_graph_error()
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Raise an error, as ``plan_for`` does."""
         raise self.other_graph_error()
 
 
 def unknown_training_nodes_error(method: str) -> NotImplementedGuaranteeError:
-    """Return the error for a method that cannot predict other graphs."""
     return NotImplementedGuaranteeError(
         f"{method} with unit 'node-record' cannot predict another graph, because its predictions "
         "depend on which nodes have public labels. Fit it on that graph, which is a new release "
@@ -141,13 +128,11 @@ class FitResult:
     """The result of a fit.
 
     Args:
-        trained: Model that predicts other graphs.
         proba: Probabilities (N, C) of the fitted graph, a handle under node-level units; None if the
             guarantee does not cover them.
         released: Noisy results by name; public as far as the unit allows.
         private_accuracy: Accuracies from noisy counts that were charged, by part of the split.
         private_metrics: Metrics of test nodes from noisy counts that were charged.
-        learned: Further attributes of the estimator that end in an underscore.
     """
 
     trained: TrainedModel
@@ -166,16 +151,13 @@ class FitPreview(NamedTuple):
     rows: tuple[QueryRow, ...]
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return the guarantee and the queries as names and values."""
         queries = [] if self.plan is None else self.plan.facts()[2:]  # the guarantee has unit and loss
         return [*self.guarantee.facts(), *(queries or [("queries", "none")])]
 
     def __str__(self) -> str:
-        """Return one line for each name."""
         return facts_text(self.facts())
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows."""
         return html_table((), self.facts())
 
 
@@ -184,12 +166,8 @@ class PreparedFit(Facts):
     """A fit that was checked and planned; ``Estimator.fit`` executes exactly this plan.
 
     Args:
-        method: The frozen configuration.
         graph: Graph as passed by the caller, or ``Interactions``.
         scaled: The graph that is queried, with scaled features.
-        scaling: Scaling of its feature columns.
-        sizes: Sizes that the plan depends on.
-        preview: Plan, guarantee and outputs.
     """
 
     method: "Method"
@@ -224,13 +202,11 @@ class PreparedFit(Facts):
         return replace(self, scaling=scaling, scaled=scaling.graph(self.graph))
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return scaling, guarantee and queries as names and values."""
         scaled = self.scaling_summary
         return [*([("scaling", scaled)] if scaled else []), *self.preview.facts()]
 
     @property
     def scaling_summary(self) -> str:
-        """The scaled feature columns and their scaling; empty if all values are used as they are."""
         return self.scaling.words(column_names(self.scaled))
 
 
@@ -240,7 +216,6 @@ class Method(ABC):
 
     Args:
         name: As in ``METHODS``.
-        privacy_config: Unit and budget.
         head: Meaning of logits; by default one class per node.
         objective: Class weights of the loss, and what selects epochs and models.
     """
@@ -297,7 +272,6 @@ class Method(ABC):
         """Return the model from the result of ``TrainedModel.state``."""
 
     def check_task(self, graph: Graph) -> None:
-        """Reject a graph with labels of another type than the task needs."""
         check_head(self.head, graph)
 
     def check(self, view: Graph) -> None:
@@ -318,7 +292,6 @@ class Method(ABC):
             )
 
     def check_edges(self, view: Graph) -> None:
-        """Reject a graph with edges that the unit does not support."""
         check_unit(self.privacy_config, view, reads_edges=self.reads_edges)
 
     def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
@@ -365,7 +338,6 @@ class Method(ABC):
         return 8 * classes * (self.tables * nodes + self.pairs * classes)
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the sizes that a plan for this graph depends on."""
         return PublicSizes.from_graph(view)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
@@ -397,7 +369,6 @@ class Method(ABC):
         return known if self.privacy_config.unsafe_noise_seed is None else (*known, SEEDED)
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return notes of the guarantee summary about the data."""
         notes = data_notes(self.privacy_config, view)
         head = self.head
         if isinstance(head, RegressionHead) and head.target_range is not None:
@@ -411,7 +382,6 @@ class Method(ABC):
         return "queried" if any(query.reads_edges for query in plan.queries) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
-        """Return the outputs of a fit under a plan, in order."""
         return () if plan is None else release_rows(plan)
 
     def closed(
@@ -438,11 +408,7 @@ class Method(ABC):
 
 
 def check_fits(fits: bool, sizes: PublicSizes) -> None:
-    """Reject stored parameters that do not have these numbers of features and classes.
-
-    Raises:
-        ArtifactError: If they do not fit.
-    """
+    """Reject stored parameters that do not have these numbers of features and classes."""
     if not fits:
         raise ArtifactError(
             f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. Copy the "

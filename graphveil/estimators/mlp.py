@@ -61,7 +61,6 @@ class MLPArchitecture:
     """A network of a given depth, and its training configuration.
 
     Args:
-        training_config: Training configuration.
         depth: Number of layers, including the output layer.
     """
 
@@ -69,15 +68,12 @@ class MLPArchitecture:
     depth: int
 
     def widths(self, sizes: PublicSizes) -> list[int]:
-        """Return the widths of input, hidden layers and output."""
         return [sizes.width, *[self.training_config.hidden] * (self.depth - 1), sizes.classes]
 
     def build(self, sizes: PublicSizes, generator: torch.Generator) -> FeedForward:
-        """Return an untrained network."""
         return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
 
     def restore(self, state: State, sizes: PublicSizes, head: TaskHead) -> "TrainedMLP":
-        """Return the network with these parameters."""
         head = head.restored(state)
         network = self.build(sizes, PublicStreams(0).torch("restore"))
         network.load_state_dict({name: part for name, part in state.items() if name not in head.state()})
@@ -97,7 +93,6 @@ class NonPrivateMLP(Method):
     shape: MLPArchitecture
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train without privacy, and keep the best epoch."""
         generator, head = session.streams.torch("mlp"), self.head.fitted(view)
         network = self.shape.build(self.sizes_of(view), generator)
         inputs = batches_of(view.x)
@@ -119,7 +114,6 @@ class NonPrivateMLP(Method):
         return FitResult(trained=trained, proba=trained.proba(view))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
-        """Return the network with these parameters."""
         return self.shape.restore(state, sizes, self.head)
 
 
@@ -133,13 +127,11 @@ class PrivateMLP(Method):
     shape: MLPArchitecture
 
     def check(self, view: Graph) -> None:
-        """Reject a graph without nodes to train or select on."""
         super().check(view)
         if self.shape.training_config.selection.kind == "private":
             check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the training, and the counts that are charged with it."""
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
@@ -164,7 +156,6 @@ class PrivateMLP(Method):
         )
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train by noisy steps, and release the planned accuracies."""
         release, sizes = session.open(view, record_groups(view)), self.sizes_of(view)
         network = self.shape.build(sizes, session.streams.torch("mlp"))
         with session.stage("classifier"):
@@ -186,7 +177,6 @@ class PrivateMLP(Method):
         return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
-        """Return the network with these parameters."""
         return self.shape.restore(state, sizes, self.head)
 
 
@@ -208,7 +198,6 @@ class TrainedMLP(FeatureModel):
         return map_records(of, view.x)
 
     def state(self) -> dict[str, Any]:
-        """Return the parameters, and the candidate's number."""
         chosen = {} if self.candidate is None else {_CANDIDATE: torch.tensor(self.candidate)}
         return dict(self.network.state_dict()) | self.head.state() | chosen
 
@@ -230,7 +219,6 @@ class TunedMLP(Method):
     tables: ClassVar[float] = 6.0
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Choose and train the networks on training and validation labels."""
         with session.stage("classifier"):
             public = public_posteriors(view, session, self.objective)
         return FitResult(
@@ -238,11 +226,6 @@ class TunedMLP(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFoldEnsemble":
-        """Return the networks with these parameters.
-
-        Raises:
-            ArtifactError: If they do not have this number of features and classes.
-        """
         ensemble = FoldEnsemble.restore(state, _FEATURES, bool(state[_UNIT_ROWS]))
         check_fits(ensemble.fits(sizes.width, sizes.classes), sizes)
         return TrainedFoldEnsemble(ensemble)
@@ -259,7 +242,6 @@ class TrainedFoldEnsemble(FeatureModel):
         return self.ensemble.log_posteriors(view.x).exp().to(torch.float32)
 
     def state(self) -> State:
-        """Return the parameters."""
         return {**self.ensemble.state(_FEATURES), _UNIT_ROWS: torch.tensor(self.ensemble.unit_rows)}
 
 
@@ -283,7 +265,6 @@ class TunedRegression(Method):
     shapes: tuple[MLPArchitecture, ...]
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train all candidates, and keep the best one."""
         head, inputs, found = self.head.fitted(view), batches_of(view.x), list[FeedForward]()
         val, labels = nodes_of(view.labeled_in("val")), head.labels(view)
 
@@ -313,11 +294,6 @@ class TunedRegression(Method):
         return FitResult(trained=trained, proba=trained.proba(view))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedMLP:
-        """Return the network with these parameters.
-
-        Raises:
-            ArtifactError: If no candidate has this number.
-        """
         number = int(state[_CANDIDATE])
         if not 0 <= number < len(self.shapes):
             raise ArtifactError(
@@ -350,7 +326,6 @@ class NodeLevelSoftmax(Method):
         return len(np.union1d(*(members(view, split).numpy() for split in ("train", "val"))))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, and the counts that are charged with them."""
         return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
@@ -369,7 +344,6 @@ class NodeLevelSoftmax(Method):
         return steps, *metric_queries(unit, sizes.classes, mu, mu)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Run the steps, and release the planned accuracies."""
         query = session.query(0, DPSGDQuery)
         groups = record_groups(view)
         release = session.open(view, groups)
@@ -388,7 +362,6 @@ class NodeLevelSoftmax(Method):
         return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSoftmax":
-        """Return the fit with these parameters."""
         check_fits(state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
         return TrainedSoftmax(NoisySoftmax.restore(state))
 
@@ -400,11 +373,9 @@ class TrainedSoftmax(FeatureModel):
     model: NoisySoftmax
 
     def proba(self, view: Graph) -> Any:
-        """Return probabilities (N, C)."""
         return map_records(lambda x: self.model.log_posteriors(x).exp().to(torch.float32), view.x)
 
     def state(self) -> State:
-        """Return the parameters."""
         return self.model.state()
 
 
@@ -490,7 +461,6 @@ class MLP(NetworkKeywords, Estimator):
         return TunedRegression(**common, head=self._task_head, shapes=shapes)
 
     def _small(self, usual_depth: int) -> dict[str, Any]:
-        """Return the fields of the small network's method."""
         depth = usual_depth if self.layers is None else self.layers
         checks.depth(layers=depth)
         training_config = TrainingConfig.from_keywords(self, self.privacy_config)

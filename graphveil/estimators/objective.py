@@ -59,7 +59,6 @@ class Objective:
     def from_keywords(
         cls, metric: str | None, class_weight: ClassWeight | None, positive: str | None = None
     ) -> "Objective":
-        """Check the keywords of an estimator, and copy them."""
         if metric is not None:
             checks.one_of(METRICS, metric=metric)
         if class_weight is None or class_weight == BALANCED:
@@ -75,11 +74,9 @@ class Objective:
 
     @property
     def positive_number(self) -> int | None:
-        """The number of the positive class, of an objective ``for_graph``."""
         return self.positive if isinstance(self.positive, int) else None
 
     def for_graph(self, view: Graph) -> "Objective":
-        """Return the objective with the number of the positive class in place of its name."""
         if self.positive is None or isinstance(self.positive, int):
             return self
         return replace(self, positive=class_places(view.class_names, view.num_classes)[self.positive])
@@ -182,7 +179,6 @@ def weighted_loss(log_posteriors: Tensor, labels: Tensor) -> float:
 
 
 def check_positive(name: str, places: Mapping[str, int], classes: int, more: str = "") -> None:
-    """Reject a positive class that is not one of two classes."""
     if classes != 2:
         raise GraphError(
             f"positive={name!r} needs a graph with two classes, but the graph has {classes}. Omit it.{more}"
@@ -197,7 +193,6 @@ def check_positive(name: str, places: Mapping[str, int], classes: int, more: str
 def check_objective(
     objective: Objective, method: str, unit: str, *, on_records: bool, selects: bool, weighs: bool
 ) -> None:
-    """Reject objectives that the privacy unit or the method does not support."""
     metric, weight = objective.metric, objective.class_weight
     if metric is not None and on_records:
         raise ConfigError(
@@ -242,7 +237,6 @@ def sample_training_nodes(view: Graph, nodes: Tensor, max_nodes: int = MAX_TRAIN
 
 
 def training_sample_description(view: Graph) -> str:
-    """Return the description of the sample for a plan; empty if all nodes are used."""
     training = int(view.labeled_in("train").sum())
     if training <= MAX_TRAINING_NODES:
         return ""
@@ -253,7 +247,6 @@ def training_sample_description(view: Graph) -> str:
 
 
 def _hashes(ids: npt.NDArray[np.generic]) -> _UInt64Array:
-    """Return a 64-bit hash of each id."""
     if ids.dtype.kind in "iu":
         return _splitmix64(ids.astype(np.int64).view(np.uint64))
     digests = (hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids.tolist())

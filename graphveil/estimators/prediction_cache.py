@@ -28,11 +28,9 @@ class CachedPrediction:
     proba: Tensor
 
     def __post_init__(self) -> None:
-        """Take predictions from their handle."""
         object.__setattr__(self, "proba", per_node(self.proba))
 
     def grown(self, new: "CachedPrediction") -> "CachedPrediction":
-        """Return these predictions, followed by those of new nodes."""
         return CachedPrediction(new.plan, new.rows, torch.cat([self.proba, new.proba]))
 
 
@@ -47,7 +45,6 @@ class PredictionCache:
     """
 
     def __init__(self) -> None:
-        """Start with an empty cache."""
         self._kept: WeakKeyDictionary[AdjacencyVersion, dict[str, CachedPrediction]] = WeakKeyDictionary()
 
     def keep(self, version: AdjacencyVersion, features: str, answer: CachedPrediction) -> None:
@@ -55,5 +52,4 @@ class PredictionCache:
         self._kept.setdefault(version, {})[features] = answer
 
     def find(self, version: AdjacencyVersion, features: str) -> CachedPrediction | None:
-        """Return the cached result of the same query, or None."""
         return self._kept.get(version, {}).get(features)

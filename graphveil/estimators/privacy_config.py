@@ -46,7 +46,6 @@ class PrivacyConfig:
 
     @property
     def protects(self) -> bool:
-        """Whether the unit protects anything."""
         return not isinstance(self.unit, NoUnit)
 
     @property
@@ -69,7 +68,6 @@ class PrivacyConfig:
         """Return the plan of a fit on protected records: the query of ranges if there is one, then queries.
 
         Args:
-            sizes: Public sizes of the graph.
             queries: Function that maps a scale to the other queries.
             alternatives: As for ``calibrate_plan``.
         """
@@ -93,7 +91,6 @@ SEEDED = "the noise is reproducible from a seed"
 
 
 def data_notes(privacy_config: PrivacyConfig, view: Graph) -> tuple[str, ...]:
-    """Return notes of the guarantee summary about the data."""
     if privacy_config.on_records:
         return tuple(dict.fromkeys((CLASSES_PUBLIC, *view.notes)))
     return tuple(note for note in view.notes if about_edges(note))
@@ -111,12 +108,7 @@ def plan_guarantee(
     """Return the guarantee of one release under a plan. Only public properties of the graph are read.
 
     Args:
-        privacy_config: The unit.
-        plan: Queries of the release.
-        view: Graph that is queried.
         deviations: Reasons of the method why the guarantee is invalid; those of the graph are added.
-        notes: Notes of the guarantee summary about the data.
-        edge_use: Use of edges under a node-level unit.
     """
     # A mutual edge is in the out-edges of both nodes, so it changes each hop by the shift of an edge. Steps
     # and counts are the same for both graphs, given what was released before them.

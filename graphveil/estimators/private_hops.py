@@ -65,7 +65,6 @@ class ReleasedRows:
         return self.guarantee.formal_statement()
 
     def __repr__(self) -> str:
-        """Return a summary in one line."""
         count, dim = self.rows.shape
         kept = self.guarantee
         epsilon = format_upper_bound(kept.epsilon)
@@ -234,7 +233,6 @@ def private_hops(
 
 
 def _rows(view: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
-    """Return the input of the first hop."""
     given = (
         to_dense(FeatureScaling.from_public_features(view.x).apply(view.x))
         if x is None
@@ -258,7 +256,6 @@ def _rows(view: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) 
 
 
 def plan_hops(privacy_config: PrivacyConfig, nodes: int, hops: int, dim: int) -> ReleasePlan:
-    """Return the query plan of ``private_hops`` for a graph of this size and vectors of this width."""
     return calibrate_plan(
         privacy_config.unit,
         privacy_config.budget,

@@ -95,13 +95,11 @@ class DPSGDTraining:
     steps: int = field(init=False)  # T
 
     def __post_init__(self) -> None:
-        """Derive rate and steps, rejecting a batch that is too large."""
         object.__setattr__(self, "rate", self.schedule.sampling_rate(self.records))
         object.__setattr__(self, "steps", self.schedule.steps(self.records))
 
     @classmethod
     def for_module(cls, module: nn.Module, schedule: PrivateSchedule, records: int) -> "DPSGDTraining":
-        """Return the steps that train a module, counting its parameters."""
         count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
         return cls(schedule=schedule, parameters=count, records=records)
 
@@ -123,7 +121,6 @@ class DPSGDTraining:
         return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
 
     def query(self, multiplier: float) -> DPSGDQuery:
-        """Return the steps as a query of the training records."""
         return DPSGDQuery(
             parameters=self.parameters,
             steps=self.steps,
@@ -189,7 +186,6 @@ def fit_dpsgd_from_sums(
         network: Holds the parameters; it has the last ones afterwards.
         sums: Returns the sums at the network's current parameters.
         fingerprint: Public fingerprint of the code that computes gradients.
-        candidates: Number of checkpoints to return.
     """
     # Stored in the workspace: the release binds its noise to the initial parameters of the steps, and to
     # the configuration: other rates or another network would draw the same noise for other gradients.
@@ -410,11 +406,9 @@ class CheckpointSelection:
     kind: Select
 
     def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
-        """Return the number of checkpoints of a training to select from."""
         return min(_CANDIDATES, training.steps) if final and self.kind == "private" else 1
 
     def num_counts(self, training: DPSGDTraining) -> int:
-        """Return the number of noisy counts that the selection queries, for the predicting network."""
         return self.candidates(training, final=True) if self.kind == "private" else 0
 
     def chosen(self, release: Release, correct: Any) -> int:
@@ -441,9 +435,7 @@ def fit_node_level(
 
     Args:
         logits: Maps inputs of some nodes to the network's logits.
-        selection: Rule that selects a checkpoint.
         final: Whether it is the network that predicts.
-        head: Meaning of logits, and the labels to learn.
     """
     count = selection.candidates(training, final=final)
     targets = objective.clipped_targets(view, head)
@@ -485,12 +477,10 @@ class NoisySoftmax:
     weight_noise: float
 
     def state(self) -> State:
-        """Return both as tensors."""
         return {"encoder": self.weights, "noise": torch.tensor(self.weight_noise, dtype=torch.float64)}
 
     @classmethod
     def restore(cls, state: State) -> "NoisySoftmax":
-        """Return the model from its tensors."""
         return cls(state["encoder"], float(state["noise"]))
 
     def log_posteriors(self, x: Features) -> Tensor:
@@ -564,7 +554,6 @@ def descend_softmax(
 
 
 def scaled_inputs(x: Features) -> Features:
-    """Return ``scaled_rows`` as features."""
     rows = scaled_rows(x)
     return torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
 

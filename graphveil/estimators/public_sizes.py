@@ -15,16 +15,11 @@ PARTITION = "train/val/other"
 
 
 def members(view: Graph, split: str) -> Tensor:
-    """Return the nodes of a part of the split, with or without a label, int64.
-
-    Raises:
-        GraphError: If there is no split.
-    """
+    """Return the nodes of a part of the split, with or without a label, int64."""
     return nodes_of(view.members(split))
 
 
 def check_members(view: Graph, *splits: str) -> None:
-    """Reject a graph without members in these parts of its split."""
     for split in splits:
         if not len(members(view, split)):
             raise GraphError(f"The split has no {split} nodes. Add some to the split.")
@@ -45,16 +40,11 @@ def record_groups(view: Graph) -> Tensor:
 
 
 def nodes_of(mask: Tensor) -> Tensor:
-    """Return the node indices of a mask."""
     return mask.nonzero()[:, 0]
 
 
 def check_classes(view: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Reject public labels with other classes than in training.
-
-    Raises:
-        GraphError: If a class is unknown, or class names differ.
-    """
+    """Reject public labels with other classes than in training."""
     if not view.has_split:
         return
     labeled = view.labeled_in("train", "val")
@@ -80,9 +70,6 @@ class PublicSizes:
     that a plan can be shown with its assumptions.
 
     Args:
-        nodes: N.
-        classes: C.
-        features: d.
         train_records: Public number of training nodes, with or without a label.
         labeled: Number of nodes with a public label; only for edge-level units, where labels are public.
         learned_columns: Number of feature columns whose ranges the first query of the plan is about.
@@ -113,12 +100,10 @@ class PublicSizes:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of sizes that ``completed`` has to assume."""
         names = [part.name for part in fields(self) if part.name not in ("labeled", "domain")]
         return tuple(name for name in names if getattr(self, name) is None)
 
     def completed(self) -> "PublicSizes":
-        """Return the sizes, with typical ones for unknown sizes."""
         return replace(self, features=self.width, train_records=self.records)
 
     @property

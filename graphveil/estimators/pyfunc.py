@@ -24,13 +24,9 @@ class ReleasedModel:
 
     Ids that are not in the release would need a new release and are rejected. Under node-level units a
     release has no predictions.
-
-    Args:
-        model: Model that was read from the folder.
     """
 
     def __init__(self, model: "Estimator") -> None:
-        """Store a loaded model."""
         self.model = model
 
     def predict(self, model_input: Any = None, params: dict[str, Any] | None = None) -> Any:
@@ -39,9 +35,6 @@ class ReleasedModel:
         Args:
             model_input: Node ids, in a column or key ``id`` or ``node``, or a list; None for all.
             params: Must be empty.
-
-        Returns:
-            Data frame of node, prediction, and of classes one probability each.
 
         Raises:
             ConfigError: If an id is not in the release, or the input has no ids.
@@ -72,7 +65,6 @@ class ReleasedModel:
 
 
 def _ids(model_input: Any) -> list[Any]:
-    """Return the ids in a data frame, a mapping, an array or a list."""
     columns = getattr(model_input, "columns", model_input if isinstance(model_input, dict) else None)
     if columns is not None:
         named = [name for name in _IDS if name in columns]

@@ -73,13 +73,7 @@ class EstimatorConfig(Protocol):
 
 
 def check_config(model: EstimatorConfig, unit: Unit) -> None:
-    """Check the parameters that all estimators share, under a unit.
-
-    Raises:
-        NotImplementedGuaranteeError: If the method does not support this unit.
-        UnitError: If a parameter belongs to another unit, or one that the unit needs is missing.
-        ConfigError: If a parameter is outside its range, has no effect, or the budget is missing.
-    """
+    """Check the parameters that all estimators share, under a unit."""
     check_parameters(model, unit)
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
@@ -96,11 +90,7 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_task(model: EstimatorConfig, unit: Unit) -> None:
-    """Check the task, and the public range of its targets.
-
-    Raises:
-        ConfigError: If the method predicts classes only, or the range is missing, empty or without effect.
-    """
+    """Check the task, and the public range of its targets."""
     checks.one_of(TASKS, task=model.task)
     if model.task != REGRESSION:
         if model.target_range is not None:
@@ -135,11 +125,7 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_head(head: TaskHead, view: Graph) -> None:
-    """Reject a graph with labels of another type than the task needs.
-
-    Raises:
-        GraphError: Numeric targets for a classification, or classes for a regression.
-    """
+    """Reject a graph with labels of another type than the task needs."""
     if isinstance(head, RegressionHead):
         head.check(view)
     elif view.targets is not None:
@@ -153,11 +139,6 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     """Reject a unit that the method does not support, and a parameter without effect under the unit.
 
     A reader would believe that a parameter without effect protects something.
-
-    Raises:
-        NotImplementedGuaranteeError: If the method does not support this unit.
-        UnitError: If a parameter belongs to another unit, or one that the unit needs is missing.
-        ConfigError: If private metrics are requested for a unit under which accuracies are not protected.
     """
     check_local(model, unit)
     if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
@@ -192,12 +173,7 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_local(model: EstimatorConfig, unit: Unit) -> None:
-    """Reject the local unit for a method that reads raw records, and other units for a local method.
-
-    Raises:
-        UnitError: If method and unit do not fit.
-        NotImplementedGuaranteeError: If the unit needs a released graph.
-    """
+    """Reject the local unit for a method that reads raw records, and other units for a local method."""
     if (
         isinstance(unit, EdgeSubset)
         and not model.is_local(unit.name)
@@ -249,7 +225,6 @@ def check_learnable(privacy_config: PrivacyConfig, view: Graph) -> None:
 
 
 def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool) -> None:
-    """Reject a graph with edges that the privacy unit does not support."""
     if not reads_edges:
         return
     unit, epsilon = privacy_config.unit, privacy_config.epsilon
@@ -277,7 +252,6 @@ def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool)
 
 
 def check_features(view: Graph, features: int) -> None:
-    """Reject a graph with other features than in training."""
     if view.num_features != features:
         raise GraphError(
             f"The graph has {counted(view.num_features, 'feature')}, but the model was trained on "
@@ -286,11 +260,7 @@ def check_features(view: Graph, features: int) -> None:
 
 
 def check_magnitudes(view: Graph) -> None:
-    """Reject features with squares that overflow float32.
-
-    Raises:
-        GraphError: With the names of the columns.
-    """
+    """Reject features with squares that overflow float32."""
     beyond = columns_beyond(view.x, MAX_MAGNITUDE)
     if beyond:
         names = column_names(view)
@@ -304,18 +274,13 @@ def check_magnitudes(view: Graph) -> None:
 
 
 def column_names(graph: Graph) -> tuple[str, ...]:
-    """Return the name of the table column of each feature; empty if the graph has none."""
     rules = () if graph.encoding is None else graph.encoding.rules
     names = tuple(rule.name for rule in rules for _ in range(rule.columns))
     return names if len(names) == graph.num_features else ()
 
 
 def as_graph(graph: Any, unit: str | None) -> Graph:
-    """Convert a graph or a torch_geometric ``Data`` to a graph that is directed if the unit is.
-
-    Raises:
-        GraphError: If it is neither.
-    """
+    """Convert a graph or a torch_geometric ``Data`` to a graph that is directed if the unit is."""
     if isinstance(graph, Graph):
         return graph
     kinds = [kind.__module__ for kind in type(graph).__mro__]  # the class of a Batch is created dynamically

@@ -75,7 +75,6 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
 
 
 def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
-    """Return the fit of a snapshot."""
     method, state, released = model.config, dict(snapshot.state), dict(snapshot.released)
     scaling = FeatureScaling.from_plain(snapshot.scaling)
     sizes = PublicSizes(
@@ -151,7 +150,6 @@ _ADDED = {
 
 @cache
 def _parameters_of(cls: type[Estimator]) -> type[BaseModel]:
-    """Return the checked form of a method's parameters."""
     fields: dict[str, Any] = {
         name: (hint, _ADDED.get(name, ...)) for name, hint in parameter_types(cls).items()
     }

@@ -39,15 +39,11 @@ class Session:
     """One fit in progress, or one prediction of another graph.
 
     Args:
-        streams: Public randomness by name.
         plan: Queries of the protected data; None for none.
         guarantee: Guarantee of the plan, computed before anything is queried; None without a plan.
-        label: Name of the release in the ledger.
         noise_seed: Makes the noise reproducible, so that the guarantee is invalid; None for a fresh key.
         ledger: Ledger of the release; by default that of the queried edges.
         backend: Aggregation backend; by default one where the edges are stored.
-        on_recorded: Called when the release is recorded.
-        on_progress: Called with stages and epochs.
         workspace: Folder of checkpoints; a second fit there resumes the first.
         cache: Folder of tensors that depend on public data only, shared by fits.
         configuration: Public parameters as text. Private training binds its noise to them.
@@ -78,21 +74,12 @@ class Session:
 
     @property
     def planned(self) -> ReleasePlan:
-        """The query plan.
-
-        Raises:
-            ConfigError: If there is none.
-        """
         if self.plan is None:
             raise ConfigError("this session has no query plan, so it cannot query the graph")
         return self.plan
 
     def query(self, number: int, kind: type[Q]) -> Q:
-        """Return a query of the plan, which is of this kind.
-
-        Raises:
-            ConfigError: If there is no plan, or the query is of another kind.
-        """
+        """Return a query of the plan, which is of this kind."""
         found = self.planned.queries[number]
         if not isinstance(found, kind):
             raise ConfigError(
@@ -140,7 +127,6 @@ class Session:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def checkpoint(self, name: str) -> Path | None:
-        """Return the checkpoint of the named training loop, if there is a workspace."""
         return None if self.workspace is None else self.workspace / f"{name}.checkpoint.safetensors"
 
     def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -158,11 +144,9 @@ class Session:
         return load_checked(path)[0]
 
     def epochs(self, stage: str, total: int) -> Callable[[int], None]:
-        """Return a callback that reports epochs of a stage."""
         return lambda epoch: self.on_progress(stage, epoch, total)
 
     def record(self, stage: str, epochs: list[EpochRecord]) -> None:
-        """Store a stage's training history."""
         self.history += [(stage, row) for row in epochs]
 
 

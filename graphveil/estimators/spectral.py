@@ -119,7 +119,6 @@ class VotingRule:
         return self.halvings in HALVINGS and self.doublings in DOUBLINGS
 
     def votes(self, rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> Tensor:
-        """Return the votes in the rule's directions, at its power, (N, C)."""
         levels = count_votes(leading(rows, self.halvings), voters, labels, classes)
         return levels[DOUBLINGS.index(self.doublings)]
 
@@ -199,7 +198,6 @@ class SpectralMethod(Method):
     rank: int
 
     def check(self, view: Graph) -> None:
-        """Reject directed edges, and a graph to which noise adds too many edges, before anything is spent."""
         super().check(view)
         if view.directed:
             raise GraphError(
@@ -211,15 +209,12 @@ class SpectralMethod(Method):
             self.response.check(view, unit, domain_of(view, unit))
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the sizes that a plan for this graph depends on, including its node pairs."""
         return self.with_pairs(super().sizes_of(view), view)
 
     def with_pairs(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
-        """Return the sizes, with the protected node pairs if there are any."""
         return sizes if self.response is None else with_protected_pairs(sizes, view, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph."""
         return None if self.response is None else plan_of(self.response, self.privacy_config.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
@@ -227,13 +222,11 @@ class SpectralMethod(Method):
         return replace(super().guarantee(plan, view), graph=plan is not None)
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return a note on which edges the model reads."""
         if self.response is None:
             return super().notes(view)
         return (*super().notes(view), GRAPH_INPUT_NOTE.format(mechanism=self.response.name))
 
     def embed(self, view: Graph, session: Session) -> tuple[State, Tensor]:
-        """Return the released values, and the node embeddings computed from them."""
         released_state: State = {}
         flip, edges = 0.0, view.adjacency
         if self.response is not None:
@@ -244,7 +237,6 @@ class SpectralMethod(Method):
             return released_state, spectral_rows(edges, flip, self.rank, generator)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train on features, release the graph, and choose how to combine votes and features."""
         with session.stage("encoder"):
             public = public_posteriors(view, session, self.objective)
         released_state, rows = self.embed(view, session)
@@ -255,7 +247,6 @@ class SpectralMethod(Method):
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
-        """Return the fit with these parameters, which have to fit the sizes."""
         ensemble = FoldEnsemble.restore(state, _FEATURES, bool(state[_UNIT_ROWS]))
         halvings, doublings, *shares = state[_RULE].tolist()
         rule = VotingRule(int(halvings), int(doublings), *shares)
@@ -276,7 +267,6 @@ class TrainedSpectral(TrainedModel):
     ensemble: FoldEnsemble
 
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
-        """Reject a graph without public labels."""
         if not view.has_split or not bool((view.labeled_in("train", "val")).any()):
             raise GraphError(
                 "spectral needs public labels in the graph to predict, but this graph has none. Add a "
@@ -285,11 +275,9 @@ class TrainedSpectral(TrainedModel):
         check_classes(view, class_names, self.classes)
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the sizes that the plan for another graph depends on, with its own node pairs."""
         return self.method.with_pairs(super().sizes_for(view, fitted), view)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the other graph."""
         return self.method.plan(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
@@ -301,7 +289,6 @@ class TrainedSpectral(TrainedModel):
         return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
 
     def state(self) -> State:
-        """Return the parameters and the rule."""
         return {
             **self.ensemble.state(_FEATURES),
             _UNIT_ROWS: torch.tensor(self.ensemble.unit_rows),

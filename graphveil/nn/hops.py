@@ -39,18 +39,15 @@ class Encoder(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Initialize the parameters."""
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._base = FeedForward(widths, generator=generator, **layers)
         self._head = Linear(widths[-1], classes, generator=generator)
 
     def ghost(self) -> GhostModule:
-        """Return the network for private training."""
         return GhostSequential(self._base.ghost(), UnitRows(), self._head.ghost())
 
     def rows(self, x: Batch) -> Tensor:
-        """Return the embeddings."""
         return unit_rows(self._base(x))
 
     @torch.no_grad()
@@ -71,7 +68,6 @@ class Encoder(nn.Module):
 
     @property
     def outputs(self) -> int:
-        """The number of outputs of the head."""
         return int(self._head.bias.shape[0])
 
     @torch.no_grad()
@@ -86,7 +82,6 @@ class Encoder(nn.Module):
         return (seen @ weight + bias).nan_to_num(nan=0.0).clamp(-1.0, 1.0), weight[:, 0]
 
     def forward(self, x: Batch) -> Tensor:
-        """Return the head's logits."""
         return cast(Tensor, self._head(self.rows(x)))
 
 
@@ -98,7 +93,6 @@ class FixedRows:
 
     @cached_property
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and covariance of the inputs."""
         mean = self.values.mean(dim=0)
         centered = self.values - mean
         return mean, centered.t() @ centered / len(self.values)
@@ -115,13 +109,11 @@ class NormedLinear(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
-        """Initialize the parameters."""
         super().__init__()
         self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm cancels a bias
         self._norm = nn.BatchNorm1d(outputs, momentum=_BATCH_NORM_MOMENTUM)
 
     def forward(self, x: FixedRows) -> Tensor:
-        """Return the normalized outputs."""
         running = cast(Tensor, self._norm.running_mean), cast(Tensor, self._norm.running_var)
         mean, variance = running
         if self.training:
@@ -150,7 +142,6 @@ class Branch(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Initialize the parameters."""
         super().__init__()
         style: dict[str, Any] = {"generator": generator, "activation": activation, "dropout": dropout}
         self._first = (NormedLinear if batch_norm else Linear)(*widths[:2], generator=generator)
@@ -158,12 +149,10 @@ class Branch(nn.Module):
         self._rest = FeedForward(widths[1:], batch_norm=batch_norm, plain_last=False, **style)
 
     def ghost(self) -> GhostModule:
-        """Return the branch for private training."""
         first = cast(Linear, self._first).ghost()
         return GhostSequential(first, Activation(self._hidden.activation), self._rest.ghost())
 
     def forward(self, x: FixedRows) -> Tensor:
-        """Return the hidden activations of the hop."""
         first = self._first(x if isinstance(self._first, NormedLinear) else x.values)
         return cast(Tensor, self._rest(self._hidden(first)))
 
@@ -186,7 +175,6 @@ class HopClassifier(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Initialize the parameters."""
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
@@ -199,7 +187,6 @@ class HopClassifier(nn.Module):
         return GhostSequential(GhostBranches(*branches), self._head.ghost())
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
-        """Return logits."""
         parts = [branch(view) for branch, view in zip(self._branches, views, strict=True)]
         return cast(Tensor, self._head(self._combine(parts)))
 

@@ -49,7 +49,6 @@ class SparseRows:
         )
 
     def with_values(self, values: Tensor) -> "SparseRows":
-        """Return rows with other values at the same positions."""
         changed = replace(self, values=values)
         changed.__dict__["_by_column"] = self._by_column  # the positions are the same, and so is their order
         return changed
@@ -157,11 +156,9 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
 
     def ghost(self) -> Affine:
-        """Return the map for private training."""
         return Affine(self.weight, self.bias)
 
     def forward(self, x: Batch) -> Tensor:
-        """Return x W + b."""
         if not isinstance(x, SparseRows):
             return self._dense((x,) if isinstance(x, Tensor) else x)
         return multiply(x, self.weight) + self.bias
@@ -220,7 +217,6 @@ class Dropout(nn.Module):
         self.p, self._generator = p, generator
 
     def forward(self, x: Batch) -> Batch:
-        """Return x with entries dropped and the others scaled up."""
         if not self.training or self.p == 0:
             return x
         return map_values(x, self._drop)
@@ -239,7 +235,6 @@ class Hidden(nn.Module):
     def __init__(
         self, width: int, *, generator: torch.Generator, activation: str, batch_norm: bool, dropout: float
     ) -> None:
-        """Build the configured parts."""
         super().__init__()
         self.activation = activation
         self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
@@ -247,7 +242,6 @@ class Hidden(nn.Module):
         self._dropout = Dropout(dropout, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the hidden layer's output."""
         return cast(Tensor, self._dropout(self._activation(self._norm(x))))
 
 
@@ -277,7 +271,6 @@ class FeedForward(nn.Module):
         )
 
     def affines(self) -> list[Linear]:
-        """Return the affine maps, in order."""
         return [cast(Linear, layer) for layer in self._layers]
 
     def ghost(self) -> GhostModule:
@@ -290,7 +283,6 @@ class FeedForward(nn.Module):
         return GhostSequential(*parts)
 
     def forward(self, x: Batch) -> Tensor:
-        """Return the last layer's output."""
         h: Batch = self._input_dropout(x)
         for depth, layer in enumerate(self._layers):
             h = layer(h)
@@ -316,7 +308,6 @@ class Combine(nn.Module):
             self._score = Linear(width, 1, generator=generator)
 
     def forward(self, parts: Sequence[Tensor]) -> Batch:
-        """Return the combined vectors."""
         if self._how == "concat":
             return tuple(parts)  # for the next affine map: concatenation would take longer than the map
         stacked = torch.stack(list(parts))
@@ -374,7 +365,6 @@ class BatchedFeedForward(nn.Module):
         )
 
     def forward(self, x: Batch) -> Tensor:
-        """Return the last layer's outputs."""
         if self.training and self._input_dropout:
             x = map_values(x, lambda values: self._drop(values, values.shape, self._input_dropout))
         h = self._first(x)

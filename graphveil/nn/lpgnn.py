@@ -51,7 +51,6 @@ class FeatureEstimates:
         return int(np.prod(self.deviations.shape))
 
     def dense(self) -> Tensor:
-        """Return X'."""
         x = to_dense(self.deviations)
         return x if self.middle is None else x + self.middle
 
@@ -70,7 +69,6 @@ class DenseInputs:
     rows: Tensor
 
     def times(self, weight: Tensor) -> Tensor:
-        """Return H W."""
         return self.rows @ weight
 
 
@@ -86,7 +84,6 @@ class LazyInputs:
     propagation: Propagation
 
     def times(self, weight: Tensor) -> Tensor:
-        """Return H W."""
         out = multiply(self.propagation, multiply(self.rows, weight))
         return out if self.middle is None else torch.addcmul(out, self._weights, self.middle @ weight)
 
@@ -106,7 +103,6 @@ def propagated(estimates: FeatureEstimates, propagation: Propagation) -> Propaga
 
 
 def propagate_dense(estimates: FeatureEstimates, propagation: Propagation) -> DenseInputs:
-    """Return P X' as a matrix."""
     return DenseInputs(propagation.apply(estimates.dense()))
 
 
@@ -127,7 +123,6 @@ class LayerSizes:
 
     @property
     def layers(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The inputs and outputs of both layers."""
         return (self.features, self.hidden), (self.hidden, self.classes)
 
 
@@ -135,7 +130,6 @@ class Backbone(nn.Module):
     """Two layers with an activation and dropout between them."""
 
     def __init__(self, activation: str, dropout: float, generator: torch.Generator) -> None:
-        """Store activation and dropout."""
         super().__init__()
         self._activation, self._dropout = ACTIVATIONS[activation], Dropout(dropout, generator=generator)
 
@@ -156,7 +150,6 @@ class Backbone(nn.Module):
         return self._round(1, DenseInputs(cast(Tensor, self._dropout(self._activation(hidden)))))
 
     def forward(self, inputs: PropagatedInputs) -> Tensor:
-        """Return logits (N, C)."""
         return self.rest(self.first(inputs))
 
 
@@ -168,13 +161,11 @@ class SageBackbone(Backbone):
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
         self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in widths.layers)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Store the public edges."""
         self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
         return self
 
@@ -202,7 +193,6 @@ class AffineBackbone(Backbone):
         *,
         convolves: bool,
     ) -> None:
-        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         self._convolves = convolves
         self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
@@ -230,14 +220,12 @@ class GatBackbone(Backbone):
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         first = GraphAttention(widths.features, widths.hidden, HEADS, generator)
         last = GraphAttention(HEADS * widths.hidden, widths.classes, 1, generator)
         self._rounds = nn.ModuleList([first, last])
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Store the public edges."""
         self._edges = InEdgeIndex.from_adjacency(adjacency)
         return self
 
@@ -258,7 +246,6 @@ BACKBONES: dict[str, Callable[[LayerSizes, str, float, torch.Generator], Backbon
 def backbone(
     name: str, widths: LayerSizes, *, activation: str, dropout: float, generator: torch.Generator
 ) -> Backbone:
-    """Return an untrained network of this name."""
     if name not in BACKBONES:
         raise ConfigError(f"backbone={name!r} is not one of {', '.join(BACKBONES)}")
     return BACKBONES[name](widths, activation, dropout, generator)

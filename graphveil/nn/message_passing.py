@@ -36,7 +36,6 @@ class GcnArchitecture:
     style: dict[str, Any]
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GcnNetwork":
-        """Return an untrained network for these numbers of features and classes."""
         widths = [features, *[self.hidden] * (self.depth - 1), classes]
         maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
         hidden = [Hidden(width, generator=generator, **self.style) for width in widths[1:-1]]
@@ -69,7 +68,6 @@ class GcnNetwork(nn.Module):
         self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
-        """Return logits."""
         h: Batch = x
         for depth, affine in enumerate(self._maps):
             h = convolve(adjacency, affine(h))
@@ -107,7 +105,6 @@ class InEdgeIndex:
 
     @classmethod
     def from_adjacency(cls, adjacency: Adjacency) -> Self:
-        """Return the edges of an adjacency."""
         sources, targets = adjacency.edge_index()
         return cls(sources, targets, adjacency.indptr)
 
@@ -134,7 +131,6 @@ class GraphAttention(nn.Module):
         self._bias = nn.Parameter(torch.zeros(heads * width))
 
     def forward(self, rows: Tensor, edges: InEdgeIndex) -> Tensor:
-        """Return the weighted sums."""
         h = rows.view(-1, self._heads, self._width)
         source_logits, target_logits = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
         weights, own = _softmax_terms(source_logits, target_logits, edges)
@@ -207,7 +203,6 @@ class GatArchitecture:
     style: dict[str, Any]
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GatNetwork":
-        """Return an untrained network for these numbers of features and classes."""
         wide = self.heads * self.hidden
         inputs = [features, *[wide] * (self.depth - 1)]
         rounds = [GraphAttention(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
@@ -227,7 +222,6 @@ class GatNetwork(nn.Module):
         self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
-        """Return logits."""
         edges = InEdgeIndex.from_adjacency(adjacency)
         h: Batch = x
         for depth, attending in enumerate(cast("list[GraphAttention]", self._rounds)):
@@ -258,7 +252,6 @@ class SageArchitecture:
     unit_rounds: bool = False
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "SageNetwork":
-        """Return an untrained network for these numbers of features and classes."""
         style = {"generator": generator, **self.style}
         first, last = self.widths(features, classes)
         before = FeedForward(first, plain_last=False, **style)
@@ -270,7 +263,6 @@ class SageArchitecture:
         return SageNetwork(before, rounds, FeedForward(last, **style), unit=self.unit)
 
     def widths(self, features: int, classes: int) -> tuple[list[int], list[int]]:
-        """Return the widths of the dense layers before and after message passing."""
         width = self.hidden
         return [features, *[width] * self.pre_layers], [*[width] * self.post_layers, classes]
 
@@ -316,7 +308,6 @@ class SageNetwork(nn.Module):
     def __init__(
         self, before: FeedForward, rounds: list[SageLayer], after: FeedForward, *, unit: bool = False
     ) -> None:
-        """Store the layers."""
         super().__init__()
         self._before, self._rounds, self._after = before, nn.ModuleList(rounds), after
         self._unit = unit
@@ -330,14 +321,12 @@ class SageNetwork(nn.Module):
         return cast(Tensor, self._after(cast(SageLayer, self._rounds[0]).read(rows, sums)))
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
-        """Return logits."""
         h = self.rows(x)
         for layer in self._rounds:
             h = layer(h, adjacency)
         return cast(Tensor, self._after(h))
 
     def maps(self) -> AffineMaps:
-        """Return the affine maps of a network of one message-passing layer."""
         layer = cast(SageLayer, self._rounds[0])
         return AffineMaps(self._before.affines(), layer._own, layer._incoming, self._after.affines())
 
@@ -359,7 +348,6 @@ class ResidualArchitecture:
     heads: int = 1
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "ResidualNetwork":
-        """Return an untrained network for these numbers of features and classes."""
         before = FeedForward([features, self.hidden], plain_last=False, generator=generator, **self.style)
         layers = [
             ResidualLayer(self.hidden, self._messages(generator), self.heads, generator=generator)
@@ -382,13 +370,11 @@ class ResidualLayer(nn.Module):
     """
 
     def __init__(self, width: int, messages: nn.Module, heads: int, *, generator: torch.Generator) -> None:
-        """Initialize the parameters."""
         super().__init__()
         self._norm, self._messages = nn.LayerNorm(width), messages
         self._map = Linear(width * heads, width, generator=generator)
 
     def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Return the sum of the input and the messages."""
         return h + cast(Tensor, self._map(self._messages(self._norm(h), adjacency)))
 
 
@@ -404,7 +390,6 @@ class ResidualNetwork(nn.Module):
         self._norm = nn.LayerNorm(output.weight.shape[0])
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
-        """Return logits."""
         h = cast(Tensor, self._before(x))
         for layer in self._layers:
             h = layer(h, adjacency)
@@ -448,11 +433,7 @@ class SparseMap:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array[Any]") -> Self:
-        """Convert a square SciPy matrix.
-
-        Raises:
-            GraphError: The matrix is not square.
-        """
+        """Convert a square SciPy matrix."""
         if matrix.shape[0] != matrix.shape[1]:
             raise GraphError(f"a linear map between nodes must be a square matrix, not {matrix.shape}")
         small = matrix.nnz < 2**31  # 32-bit offsets halve the traffic
@@ -464,16 +445,13 @@ class SparseMap:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return len(self.offsets) - 1
 
     @property
     def work(self) -> int:
-        """The number of stored entries."""
         return len(self.columns)
 
     def apply(self, rows: Tensor) -> Tensor:
-        """Return the product with rows (N, d)."""
         if rows.shape[0] != self.num_nodes:
             raise GraphError(
                 f"There are {rows.shape[0]} rows for {self.num_nodes} nodes. Pass one row per node."
@@ -488,7 +466,6 @@ class SparseMap:
         )
 
     def transposed(self, rows: Tensor) -> Tensor:
-        """Return the transpose's product with rows (N, d)."""
         return self.transpose.apply(rows)
 
     def matrix(self) -> "sparse.csr_array[Any]":
@@ -498,7 +475,6 @@ class SparseMap:
 
     @cached_property
     def transpose(self) -> "SparseMap":
-        """The transposed matrix, built when it is first needed."""
         return SparseMap.from_scipy(sparse.csr_array(self.matrix().T))
 
 
@@ -515,12 +491,10 @@ class ComposedPropagation:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return self.parts[0].num_nodes
 
     @property
     def work(self) -> int:
-        """The sum over the parts."""
         return sum(part.work for part in self.parts)
 
     def apply(self, rows: Tensor) -> Tensor:
@@ -576,14 +550,12 @@ class KProp:
     isolated: Isolated = "zero"
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(0, steps=self.steps)
         checks.one_of(AGGREGATORS, aggregator=self.aggregator)
         checks.one_of(ISOLATED, isolated=self.isolated)
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return self.adjacency.num_nodes
 
     @property
@@ -592,11 +564,9 @@ class KProp:
         return self._chain.work if self.steps else 0
 
     def apply(self, rows: Tensor) -> Tensor:
-        """Return A^^K H."""
         return self._chain.apply(self._checked(rows))
 
     def transposed(self, rows: Tensor) -> Tensor:
-        """Return (A^^K)^T H."""
         return self._chain.transposed(self._checked(rows))
 
     @cached_property

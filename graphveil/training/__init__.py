@@ -35,7 +35,6 @@ class TrainingSchedule:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        """Reject values outside their ranges."""
         checks.integer_at_least(1, epochs=self.epochs)
         checks.positive(learning_rate=self.learning_rate)
         checks.non_negative(weight_decay=self.weight_decay)
@@ -94,7 +93,6 @@ def train(
         generator: Shuffles the batches; share it with the network's dropout so that a resume is exact.
         checkpoint: File to save the state to. An existing file is resumed from. The result of a finished
             one is returned immediately.
-        checkpoint_every: Epochs between two saves.
         loss: Maps a batch of node indices to the loss of a step, by default the head's loss of ``logits``.
         should_stop: Called after each epoch; True stops training, and the epoch selected so far is kept.
     """
@@ -161,7 +159,6 @@ def _epoch(
     epoch: int,
     generator: torch.Generator,
 ) -> float:
-    """Run one epoch and return its mean loss."""
     network.train()
     batches = _batches(nodes, schedule.batch_size, generator)
     total = 0.0
@@ -184,7 +181,6 @@ def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> lis
 
 
 def _rate(schedule: TrainingSchedule, done: float) -> float:
-    """Return the learning rate after a share of the steps."""
     share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
     return schedule.learning_rate * share
 
@@ -195,7 +191,6 @@ def _rate(schedule: TrainingSchedule, done: float) -> float:
 def _save(
     path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator, progress: _Progress
 ) -> None:
-    """Write all state that the next epoch depends on."""
     tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
     tensors |= {f"best/{k}": v for k, v in progress.best.items()}
     tensors |= {f"optimizer/{k}": v for k, v in optimizer.state().items()}
@@ -206,7 +201,6 @@ def _save(
 
 
 def _load(path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator) -> _Progress:
-    """Restore the loop in place, and return its progress."""
     tensors, words = load_checked(path)
 
     def part(prefix: str) -> State:

@@ -73,15 +73,12 @@ class MulticlassHead(TaskHead):
     """
 
     def labels(self, view: Graph) -> Tensor:
-        """Return class indices, int64 (N)."""
         return view.y
 
     def width(self, view: Graph) -> int:
-        """Return the number of classes."""
         return view.num_classes
 
     def names(self, view: Graph) -> tuple[str, ...]:
-        """Return the names of the classes."""
         return view.class_names
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -93,15 +90,12 @@ class MulticlassHead(TaskHead):
         return cross_entropy(logits.t().unsqueeze(0), target.unsqueeze(0))
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
-        """Return the accuracy; the most probable class has the largest logit."""
         return self.score(logits.argmax(dim=1), labels)
 
     def proba(self, logits: Tensor) -> Tensor:
-        """Return probabilities that sum to one."""
         return logits.softmax(dim=1)
 
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return the most probable class, int64 (N)."""
         return proba.argmax(dim=1)
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:
@@ -137,7 +131,6 @@ class MultilabelHead(TaskHead):
     """
 
     def labels(self, view: Graph) -> Tensor:
-        """Return the label sets, bool (N, L)."""
         if view.label_sets is None:
             raise GraphError(
                 f"graph {view.name!r} has one class per node and no label sets. Pass label_sets=, a bool "
@@ -146,31 +139,24 @@ class MultilabelHead(TaskHead):
         return view.label_sets
 
     def width(self, view: Graph) -> int:
-        """Return the number of labels."""
         return self.labels(view).shape[1]
 
     def names(self, view: Graph) -> tuple[str, ...]:
-        """Return no names: labels in sets have indices."""
         return ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean binary cross entropy over nodes and labels."""
         return binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
-        """Return the micro F1; a label is predicted if its logit is positive."""
         return self.score(logits > 0, labels)
 
     def proba(self, logits: Tensor) -> Tensor:
-        """Return the probability of each label."""
         return logits.sigmoid()
 
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return the labels with a probability above 1/2, bool (N, L)."""
         return proba > 0.5
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:
-        """Return the micro F1."""
         wrong = int((predicted != labels).sum())
         right = 2 * int((predicted & labels).sum())
         return right / (right + wrong) if right else 0.0
@@ -222,7 +208,6 @@ class RegressionHead(TaskHead):
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Center and half."""
         if self.target_range is not None:
             low, high = self.target_range
             return low / 2 + high / 2, high / 2 - low / 2
@@ -230,11 +215,9 @@ class RegressionHead(TaskHead):
         return self.center, self.half
 
     def state(self) -> dict[str, Tensor]:
-        """Return center and half, float64."""
         return {_SCALE: torch.tensor(self.scale, dtype=torch.float64)}
 
     def restored(self, state: dict[str, Tensor]) -> Self:
-        """Return the head of a model file."""
         if self.target_range is not None:
             return self
         center, half = state[_SCALE].tolist()
@@ -259,7 +242,6 @@ class RegressionHead(TaskHead):
         return view.targets
 
     def check(self, view: Graph) -> None:
-        """Reject a graph without numeric targets."""
         if view.targets is None:
             raise GraphError(
                 f"graph {view.name!r} has classes and no numeric targets, which task='regression' needs. "
@@ -268,15 +250,12 @@ class RegressionHead(TaskHead):
             )
 
     def width(self, view: Graph) -> int:
-        """Return 1."""
         return 1
 
     def names(self, view: Graph) -> tuple[str, ...]:
-        """Return no names."""
         return ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return half the mean squared error of the outputs."""
         return (logits[:, 0] - labels).square().mean() / 2
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
@@ -290,11 +269,9 @@ class RegressionHead(TaskHead):
         return (found if self.target_range is None else found.clamp(*self.target_range)).float()
 
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return predictions as a vector (N)."""
         return proba[:, 0]
 
     def score(self, predicted: Tensor, labels: Tensor) -> float:
-        """Return the coefficient of determination of predictions, for targets in their own unit."""
         return evaluate_numbers(labels, predicted)["r2"]
 
 

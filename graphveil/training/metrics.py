@@ -86,7 +86,6 @@ class Evaluation:
     positive: str | None = None
 
     def __getitem__(self, metric: str) -> float:
-        """Return the value of a metric by its name."""
         checks.one_of(tuple(self.metrics), metric=metric)
         return self.metrics[metric]
 
@@ -110,7 +109,6 @@ class Evaluation:
         }
 
     def _repr_html_(self) -> str:
-        """Return the tables that a notebook shows."""
         rows = [(name, f"{value:.3f}") for name, value in self.metrics.items()]
         rows += [] if self.positive is None else [("positive class", self.positive)]
         if not self.classes:
@@ -122,7 +120,6 @@ class Evaluation:
         return html_table((), rows) + html_table(("class", "support", "precision", "recall", "f1"), classes)
 
     def __str__(self) -> str:
-        """Return two tables: the metrics, and the classes, if there are any."""
         width = max(len(name) for name in [*self.metrics, *(one.name for one in self.classes)])
         undefined = dict(_NOT_DEFINED)
         if self.positive is None and len(self.classes) == 2:
@@ -218,7 +215,6 @@ def evaluate_numbers(targets: Tensor, predicted: Tensor) -> Evaluation:
 
 
 def check_evaluation(nodes: int, classes: int, threshold: float | None) -> None:
-    """Reject an evaluation without nodes, and a threshold that does not fit."""
     if not nodes:
         raise ConfigError("No node to evaluate has a label. Evaluate another part of the split.")
     if threshold is None:
@@ -324,7 +320,6 @@ class Interval:
     high: float
 
     def as_dict(self) -> dict[str, float]:
-        """Return plain JSON values."""
         return {"value": round(self.value, 6), "low": round(self.low, 6), "high": round(self.high, 6)}
 
 
@@ -346,7 +341,6 @@ class PrivateMetrics:
         metrics: Values by name: ``accuracy``, ``balanced_accuracy`` and ``macro_f1``. With two classes also
             ``roc_auc`` and ``calibration_error`` of probabilities that are rounded to the middle of 20 bins,
             and ``average_precision`` if the positive class is given.
-        classes: Metrics of each class.
         confusion_matrix: Noisy numbers of nodes by true class (rows) and predicted class (columns), (C, C).
             They may be negative.
         noise_std: Standard deviation of the noise in a cell of the histogram.
@@ -363,7 +357,6 @@ class PrivateMetrics:
         return self.metrics[metric]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return {
             "metrics": {name: found.as_dict() for name, found in self.metrics.items()},
             "classes": [

@@ -127,7 +127,6 @@ def public_labels(view: Graph, groups: Tensor) -> Tensor:
 
 
 def labeled_count(view: Graph) -> int:
-    """Return the number of nodes with a public label."""
     return int((groups_of(view) != TARGET).sum())
 
 
@@ -222,7 +221,6 @@ class FeatureClusters:
         return cls(torch.from_numpy(weights).float(), torch.from_numpy(offsets).float())
 
     def assign(self, x: Features) -> Tensor:
-        """Return the cluster of each row, (N)."""
         parts = torch.split(torch.arange(x.shape[0]), _SAMPLE_CHUNK)
         scores = [to_dense(rows(x, part)).float() @ self.weights.T - self.offsets for part in parts]
         return torch.cat(scores).argmax(dim=1)
@@ -296,7 +294,6 @@ class AggregationRounds(ABC):
         return 1e-9
 
     def _distinct(self, merged: Tensor) -> list[Tensor]:
-        """Return the aggregates that a head reads, in noise units."""
         return [merged]
 
     def _sent_by_class(self, classes: Tensor, sent: Tensor, reach: Tensor) -> Tensor:
@@ -377,7 +374,6 @@ class CountRounds(AggregationRounds):
         return affinity_from_endpoint_counts(endpoint_counts, variance, labels, share)
 
     def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
-        """Return the counts in noise units, and their expected value."""
         groups, unit = self._groups[self._receiving], max(self._sigma, _MIN_UNIT)
         fractions = self._shares @ self._counted_fractions
         length = affinity.mean_degree * fractions / unit
@@ -424,7 +420,6 @@ class CodeSumRounds(AggregationRounds):
         self._sent: list[Tensor] = []  # one per round: the mean code of each class at each group
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Send the codes of labels and the mean codes of posteriors, and store the aggregates."""
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
             codes = safe_unit(codes)  # with few labels an uncertain code still has full norm
@@ -482,7 +477,6 @@ def build_rounds(
     clusters: FeatureClusters | None = None,
     first: int = 0,
 ) -> AggregationRounds:
-    """Return the rounds of a plan's queries, before the first one; see ``AggregationRounds``."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
         return CountRounds(queries[0], view, groups, labels, release, first, clusters)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
@@ -505,7 +499,6 @@ class PosteriorHead(nn.Module):
         self.alpha, self.net = nn.Parameter(alpha.clone()), net
 
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
-        """Return logits."""
         logits: Tensor = self.alpha * start + self.net(inputs)
         return logits
 
@@ -529,7 +522,6 @@ class BatchedHeads(nn.Module):
         )
 
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
-        """Return logits."""
         logits: Tensor = self.alpha * start + self.nets(inputs)
         return logits
 
@@ -542,7 +534,6 @@ class BatchedHeads(nn.Module):
         return torch.neg(own.mean(dim=(1, 2)))
 
     def heads(self) -> list[PosteriorHead]:
-        """Return the heads one by one, in evaluation mode."""
         return [
             PosteriorHead(alpha.reshape(()), net).eval()
             for alpha, net in zip(self.alpha.detach(), self.nets.networks(), strict=True)
@@ -661,7 +652,6 @@ class EdgeLevelClassCode(Method):
         count_share: Share of a labeled pair's budget for class-pair counts (rho).
         few_labels: Whether the variant for few labels is used; None decides by the number of labels.
         reverse_weight: Weight from targets to labeled nodes in that variant (b).
-        edge_weighting: Edge weights; None for weights of one.
         noise: ``"laplace"`` for counts of neighbors with pure epsilon-DP, ``"gaussian"`` for sums of codes,
             or ``"auto"``: counts unless labels are few or GNN messages have weights.
         self_training: Whether feature networks are trained again on decisions; None with few labels.
@@ -687,11 +677,9 @@ class EdgeLevelClassCode(Method):
         return self.edge_weighting is not None and self.edge_weighting.rows == "previous"
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the sizes, with the number of public labels."""
         return replace(super().sizes_of(view), labeled=labeled_count(view))
 
     def has_few_labels(self, sizes: PublicSizes) -> bool:
-        """Whether labels are few: as configured, or if less than half of the nodes are known to have one."""
         if self.few_labels is not None:
             return self.few_labels
         return sizes.labeled is not None and 2 * sizes.labeled < sizes.nodes
@@ -707,11 +695,9 @@ class EdgeLevelClassCode(Method):
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the counts and the rounds of aggregates."""
         return self.release_plan(sizes, self.count_share)
 
     def release_plan(self, sizes: PublicSizes, count_share: float) -> ReleasePlan:
-        """Return the queries as one release: counts of neighbors, or class-pair counts and sums of codes."""
         unit, budget = self.privacy_config.unit, self.privacy_config.budget
         delta = self.privacy_config.delta_for(sizes.nodes)
         if self.counts_neighbors(sizes):
@@ -733,7 +719,6 @@ class EdgeLevelClassCode(Method):
         )
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train on features, query counts and aggregates, and decide after each round."""
         queries = session.planned.queries
         with session.stage("encoder"):
             public = public_posteriors(view, session, self.objective)
@@ -796,7 +781,6 @@ class EdgeLevelClassCode(Method):
         return FitResult(trained=trained, proba=proba, released=released, learned=learned)
 
     def _weight_model(self, view: Graph, log_posteriors: Tensor, session: Session) -> EdgeWeightModel | None:
-        """Return the edge weights, trained on public labels if learned; None for weights of one."""
         weighting = self.edge_weighting
         if weighting is None:
             return None
@@ -839,7 +823,6 @@ class EdgeLevelClassCode(Method):
         return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedEdgeLevelClassCode":
-        """Return the fit with these parameters, which have to fit the sizes."""
         width, classes, table, numbers = sizes.width, sizes.classes, state["affinity"], state["numbers"]
         clusters = None
         if "clusters/weights" in state:
@@ -898,11 +881,9 @@ class TrainedEdgeLevelClassCode(TrainedModel):
     clusters: FeatureClusters | None = None
 
     def check(self, view: Graph, class_names: tuple[str, ...]) -> None:
-        """Reject public labels with other classes than in training."""
         check_classes(view, class_names, self.classes)
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the sizes of another graph, with the number of its own public labels."""
         return replace(super().sizes_for(view, fitted), labeled=labeled_count(view))
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
@@ -954,7 +935,6 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         return CachedPrediction(session.plan, tuple(rounds.rows), proba)
 
     def state(self) -> State:
-        """Return the parameters of all networks, and public values."""
         shape, weights = self.shape, None if self.weight_model is None else self.weight_model.weight_network
         numbers = (
             self.affinity.mean_degree,

@@ -146,7 +146,6 @@ class ClassCode(Estimator):
             )
 
     def _changed(self, options: tuple[str, ...]) -> list[str]:
-        """Return the options that do not have their default values."""
         return [name for name in options if getattr(self, name) != getattr(type(self), name)]
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:

@@ -46,8 +46,6 @@ class Homophily:
     Platonov, Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification,
     2023). It is computed from released counts and does not spend privacy budget.
 
-    Args:
-        adjusted: The estimate.
         error: Its standard error from the noise of the counts.
     """
 
@@ -80,7 +78,6 @@ class Homophily:
 
     @property
     def is_weak(self) -> bool:
-        """Whether the homophily is low with high confidence."""
         return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY
 
 
@@ -122,7 +119,6 @@ def affinity_from_endpoint_counts(
     Args:
         ordered: Counts by the class of the receiver and of the sender, (C, C).
         variance: Variance of each cell's noise, (C, C).
-        labels: Classes of the receivers.
         share: Share of their neighbors that is counted.
     """
     total = ordered.sum().clamp_min(1.0)
@@ -145,8 +141,6 @@ def cluster_affinity(rows: Tensor, sigma: float, labels: Tensor, classes: int, s
     Args:
         rows: Noisy counts of neighbors by cluster, (n, K).
         sigma: Standard deviation of the noise of one count.
-        labels: Classes of the receivers, (n).
-        classes: C.
         share: Share of their neighbors that is counted.
     """
     counted = torch.bincount(labels, minlength=classes).to(torch.float64)
@@ -187,7 +181,6 @@ class Signal:
     scatter: Tensor
 
     def of(self, nodes: Tensor) -> "Signal":
-        """Return the signal of some nodes."""
         means = self.means[nodes] if self.means.ndim == 3 else self.means
         return Signal(self.length[nodes], means, self.scatter[nodes] if self.scatter.ndim else self.scatter)
 
@@ -200,7 +193,6 @@ def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersi
 
     Args:
         rows: Noisy aggregates in noise units, (N, C-1).
-        signal: D, b and q.
         spread: Coefficient of variation of the degree.
         overdispersion: om.
     """
@@ -298,7 +290,6 @@ class EdgeWeightModel:
 
     @torch.no_grad()
     def keys(self, x: Features, log_posteriors: Tensor) -> Keys:
-        """Return the inputs of the edge weight: features, probabilities, outputs of the network, or codes."""
         if self.similarity.reads == "features":
             return x
         probabilities = log_posteriors.exp()
@@ -337,7 +328,6 @@ def weighted(signal: Signal, neighbors: Tensor, codes: Tensor, moments: Tensor, 
         b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
 
     Args:
-        signal: Signal of aggregates with weights of one.
         neighbors: B, the class shares among the neighbors of each class, (C, C).
         codes: c, the mean code that a neighbor of each class sends, (C, C-1), or (N, C, C-1).
         moments: Mean and mean square of the weights into each node, by the class of the sender, (2, N, C).
@@ -559,7 +549,6 @@ def decoding_memory(classes: int) -> float:
 
 
 def moments_of(dim: int) -> int:
-    """Return the number of moments of an aggregate of this width."""
     return 1 + dim + dim**2
 
 

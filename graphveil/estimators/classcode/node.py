@@ -122,8 +122,6 @@ class BudgetSplit:
         encoder: fe; ``encoder_share`` suggests one.
         combiner: fc; 0 without a combiner.
         pushes: Shares of fa, one per aggregation; they sum to one.
-        encoder_steps: T1.
-        combiner_steps: T2.
     """
 
     encoder: float = 0.1
@@ -134,7 +132,6 @@ class BudgetSplit:
 
     @property
     def aggregation(self) -> float:
-        """fa: the share of the aggregations."""
         return 1 - self.encoder - self.combiner
 
     def noise(self, mu: float) -> NoiseScales:
@@ -290,7 +287,6 @@ class NodeMessages:
     Args:
         labels: Class numbers (N). Those outside ``labeled`` are not read, and -1 is null: it sends nothing.
         labeled: Public members of the labeled group, bool (N).
-        classes: C.
         bound: B; with 0 unlabeled records send nothing.
         in_hull: Whether messages stay in the convex hull of the codes of norm B, as ``OutEdgeCodeSumQuery``
             requires.
@@ -538,11 +534,9 @@ class TrainedNodeLevelClassCode(FittedGraphModel):
     decider: Tensor
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
-        """Return the error: aggregations of another graph need to know its training nodes."""
         return unknown_training_nodes_error("classcode")
 
     def state(self) -> State:
-        """Return the parameters."""
         return {**self.encoder.state(), "decider": self.decider}
 
 
@@ -553,7 +547,6 @@ class NodeLevelClassCode(Method):
     Args:
         reads_own_edges: Recipe R.
         targets: Nodes whose aggregates are released; None for all.
-        unlabeled_send: Whether nodes outside of training send GNN messages.
         encoder_share: Share of mu^2 for the encoder; None for a suitable one.
         out_degree_bound: D of the aggregations.
     """
@@ -578,7 +571,6 @@ class NodeLevelClassCode(Method):
         return super().room(view) + decoding_memory(view.num_classes)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, aggregations and counts."""
         return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
     def budget_split(self, sizes: PublicSizes, mu: float) -> BudgetSplit:
@@ -704,7 +696,6 @@ class NodeLevelClassCode(Method):
         return self.closed(release, trained, proba, view, session, noisy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
-        """Return the fit with these parameters, which have to fit the sizes."""
         decider, classes = state["decider"], sizes.classes
         known = decider.shape in ((WEIGHTS,), (4 * classes - 1, classes))
         check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)

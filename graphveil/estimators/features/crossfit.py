@@ -101,17 +101,14 @@ class FoldEnsemble:
         return each.mean(dim=0).log_softmax(dim=1)
 
     def state(self, part: str) -> State:
-        """Return the parameters of the networks, under a name."""
         return networks_state(part, self.networks)
 
     @classmethod
     def restore(cls, state: State, part: str, unit_rows: bool) -> "FoldEnsemble":
-        """Return the ensemble from all parameters of a fit."""
         parts = (part_of(state, f"{part}/{k}/") for k in range(FOLDS))
         return cls(tuple(restore_network(one) for one in parts if one), unit_rows)
 
     def fits(self, features: int, classes: int) -> bool:
-        """Whether it is for these numbers of features and classes."""
         ends = [(network.affines()[0], network.affines()[-1]) for network in self.networks]
         widths = [(first.weight.shape[0], last.weight.shape[1]) for first, last in ends]
         return widths == [(features, classes)] * FOLDS
@@ -126,13 +123,11 @@ class CrossFitPosteriors:
     ensemble: FoldEnsemble
 
     def state(self) -> State:
-        """Return them as tensors by name."""
         number = torch.tensor(CANDIDATES.index(self.candidate))
         return {"log": self.log, "candidate": number, **self.ensemble.state("network")}
 
     @classmethod
     def restore(cls, state: State) -> "CrossFitPosteriors":
-        """Return the posteriors from the result of ``state``."""
         candidate = CANDIDATES[int(state["candidate"])]
         return cls(state["log"], candidate, FoldEnsemble.restore(state, "network", candidate.unit_rows))
 
@@ -190,7 +185,6 @@ def log_posterior(network: FeedForward, x: Features, at_once: int = 1 << 17) -> 
 
 
 def restore_network(state: State) -> FeedForward:
-    """Return a trained feature network from its parameters."""
     widths = [len(state["_layers.0.weight"]), *(len(state[f"_layers.{k}.bias"]) for k in (0, 1))]
     network = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
     network.load_state_dict(state)
@@ -240,7 +234,6 @@ class CrossFit:
         return CrossFitPosteriors(log, candidate, FoldEnsemble(networks, candidate.unit_rows))
 
     def _choose(self, candidates: Sequence[Candidate], objective: Objective) -> State:
-        """Return index and network of the candidate with the highest score on the first fold."""
         held_out = self._nodes[self._fold_of == 0]
         best, highest, least = State(), WORST, math.inf
         usual = sum(candidate.labels_below is None for candidate in candidates)
@@ -360,7 +353,6 @@ _DENSE = 0.05  # share of non-zero features above which dense products are faste
 
 
 def densify_if_dense(x: Features) -> Features:
-    """Return sparse features as dense ones if few of their entries are zero."""
     if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
         return to_dense(x)
     return x

@@ -65,7 +65,6 @@ class ScaledColumn:
     public: bool = False
 
     def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the scaled values, in the same type."""
         scaled = (values.astype(np.float64) - self.center) / self.scale
         return np.clip(scaled, self.low, self.high).astype(values.dtype)
 
@@ -144,19 +143,16 @@ class FeatureScaling:
         return graph.map_features(self.apply)
 
     def as_plain(self) -> dict[str, Any] | None:
-        """Return it as plain values, for files; None if nothing is scaled."""
         return asdict(self) if self.columns or self.bound is not None else None
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> "FeatureScaling":
-        """Return the scaling from the result of ``as_plain``."""
         if plain is None:
             return cls()
         columns = tuple(ScaledColumn(**one) for one in plain["columns"])
         return cls(columns=columns, bound=plain["bound"], learned=tuple(plain["learned"]))
 
     def words(self, names: Sequence[str] = ()) -> str:
-        """Return which columns are scaled and how, for plans; empty if all values are used as they are."""
         fitted = [one.column for one in self.columns if not (one.public or self.learned)]
         ranged = [one.column for one in self.columns if one.public]
         parts = []
@@ -251,7 +247,6 @@ def check_scaling(scaling: str, feature_range: str | None, method: str, *, scale
 
 
 def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int, Range]:
-    """Return the public range of each column that has one, by position."""
     if text is None:
         return {}
     known = parse_range(text)
@@ -425,7 +420,6 @@ def noisy_range(counts: Counts, sigma: float, records: int) -> Range | None:
     If there are zeros, the range is extended towards zero by at most its own width, so that they differ.
 
     Args:
-        counts: Noisy histogram.
         sigma: Standard deviation of the noise of each count.
         records: Public number of counted records.
 

@@ -58,9 +58,6 @@ class AttentionTraining:
         learning_rate: Step size of Adam.
         clip: C, the clipping norm of a target's gradient.
 
-    Raises:
-        ConfigError: If a parameter is outside its range.
-
     >>> training = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
     >>> steps, hop = training.plan(1.0, 1e-5, num_nodes=22_470).queries
     >>> steps.steps, round(hop.sigma[0], 2)
@@ -81,7 +78,6 @@ class AttentionTraining:
     oriented: ClassVar[bool] = True  # whether an undirected edge is used at one of its ends only
 
     def __post_init__(self) -> None:
-        """Check the parameters that no query checks."""
         checks.depth(hops=self.hops)
         checks.integer_at_least(1, targets=self.targets)
         if self.batch_size is not None:
@@ -89,11 +85,7 @@ class AttentionTraining:
         self._attention_query(1.0, 1.0)
 
     def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
-        """Return the plan of a budget: training as configured, and hops with the remaining budget.
-
-        Raises:
-            CalibrationError: If training alone exceeds the budget.
-        """
+        """Return the plan of a budget: training as configured, and hops with the remaining budget."""
         require_delta(delta, "EdgeAttentionQuery")
         multiplier = self.multiplier
         if not multiplier:
@@ -113,7 +105,6 @@ class AttentionTraining:
         )
 
     def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
-        """Return the queries if the hops have this mu."""
         hop_queries: tuple[NeighborSumQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
         # Half of an undirected graph's edges are used in training: half the sum, half the noise.
         hop_noise = hop_queries[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
@@ -214,7 +205,6 @@ def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Te
 
 
 def check_training_cost(training: float, epsilon: float) -> None:
-    """Reject training that alone exceeds the budget."""
     if training >= epsilon:
         raise CalibrationError(
             f"Training the attention weights alone uses epsilon {format_upper_bound(training)} of "

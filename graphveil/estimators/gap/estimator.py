@@ -179,7 +179,6 @@ class GAP(NetworkKeywords, Estimator):
         )
 
     def _gap(self, usual_depth: int, transform: HopTransform, weighting: EdgeWeighting | None) -> GapConfig:
-        """Return networks and hops; the encoder has ``usual_depth`` layers by default."""
         training_config = TrainingConfig.from_keywords(self, self.privacy_config)
         depth = usual_depth if self.encoder_layers is None else self.encoder_layers
         checks.depth(hops=self.hops, encoder_layers=depth)
@@ -207,7 +206,6 @@ class GAP(NetworkKeywords, Estimator):
         )
 
     def _check_custom_modules(self) -> None:
-        """Reject what is no factory of modules, and parameters that custom modules replace."""
         for name, module in (("encoder", self.encoder), ("head", self.head)):
             if module is not None:
                 check_factory(module, name)
@@ -225,7 +223,6 @@ class GAP(NetworkKeywords, Estimator):
             checks.positive(sgd_multiplier=self.sgd_multiplier)
 
     def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
-        """Return the attention settings; None if edge weights are not learned from edges."""
         attends = edge_weighting is not None and edge_weighting.learned_from_edges
         given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
         for name, value in given.items():

@@ -53,10 +53,6 @@ class GapConfig:
     """Configuration of GAP under all units: both networks, and the hops between them.
 
     Args:
-        training_config: Training configuration of the classifier.
-        shape: Architecture of both networks.
-        encoder_epochs: Epochs of the encoder.
-        hop_transform: Normalization between hops.
         edge_weighting: Edge weights; None for one.
     """
 
@@ -69,7 +65,6 @@ class GapConfig:
     def restore(
         self, method: "EdgeLevelGap | NodeLevelGap", state: State, sizes: PublicSizes
     ) -> "TrainedGap":
-        """Return the networks with these parameters."""
         check_registered(self.shape.custom_encoder, self.shape.custom_head)
         generator, weighting = PublicStreams(0).torch("restore"), self.edge_weighting
         encoder = self.shape.encoder(sizes, generator) if self.shape.encoder_layers else None
@@ -87,8 +82,6 @@ class GapConfig:
         return TrainedGap(method, aggregation, classifier, sizes, method.head.restored(state))
 
     def classifier_of(self, views: Sequence[Tensor], network: HopClassifier) -> Callable[[Tensor], Tensor]:
-        """Return a function from node indices to the classifier's logits."""
-
         @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
         def inputs(index: Tensor) -> list[FixedRows]:
             return [FixedRows(view[index]) for view in views]
@@ -105,7 +98,6 @@ class Aggregation:
     """The hops of a fit: their inputs, edge weights and outputs.
 
     Args:
-        gap: Configuration.
         encoder: Encoder of features; None sends features.
         weight_network: Network of edge weights that are learned from public labels.
         attention: Network of edge weights that are learned from edges, by part.
@@ -137,10 +129,8 @@ class Aggregation:
         """Return the K aggregates; the input of each hop follows from the aggregates before it.
 
         Args:
-            view: Graph that is aggregated over.
             rows: Vectors of norm at most one, the input of the first hop.
             release: Open release of the session's plan; None for exact aggregates, if nothing is protected.
-            session: Plan of the hops.
             known: Aggregates of the first nodes; only those of the other nodes are queried.
         """
         keys, weighting, aggregates = self.keys(view, rows, session), self.gap.edge_weighting, list[Tensor]()
@@ -163,7 +153,6 @@ class Aggregation:
         return aggregates
 
     def keys(self, view: Graph, rows: Tensor, session: Session) -> Keys | None:
-        """Return the inputs of the edge weights in every hop, or None for each hop's own vectors."""
         weighting = self.gap.edge_weighting
         if weighting is None:
             return None
@@ -184,8 +173,6 @@ class TrainedGap(TrainedModel):
 
     @torch.no_grad()
     def proba(self, views: Sequence[Any]) -> Any:
-        """Return the head's outputs, such as probabilities, from the classifier's inputs."""
-
         def of(*rows: Tensor) -> Tensor:
             return self.head.proba(finite_rows(self.classifier(list(map(FixedRows, rows))))).cpu()
 
@@ -224,7 +211,6 @@ class TrainedGap(TrainedModel):
         return found if kept is None else kept.grown(found)  # old nodes keep their predictions
 
     def state(self) -> State:
-        """Return all parameters."""
         part = self.aggregation
         networks = {"encoder": part.encoder, "classifier": self.classifier, "tower": part.weight_network}
         attention = {f"attention.{name}": value for name, value in part.attention.items()}
@@ -250,12 +236,7 @@ class AttentionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLevelGap(Method):
-    """GAP with public features and labels: K equal hops in one release, networks trained without privacy.
-
-    Args:
-        gap: Networks and hops.
-        attention: Settings if edge weights are learned from edges.
-    """
+    """GAP with public features and labels: K equal hops in one release, networks trained without privacy."""
 
     supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
@@ -266,12 +247,10 @@ class EdgeLevelGap(Method):
     attention: AttentionSettings | None = None
 
     def check(self, view: Graph) -> None:
-        """Reject a graph that cannot be trained on, and modules that cannot be run."""
         super().check(view)
         self.gap.shape.check_custom_modules(self.sizes_of(view))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return K equal hops, after the steps of attention if edge weights are learned from edges."""
         privacy_config = self.privacy_config
         if not privacy_config.protects:
             return None
@@ -283,13 +262,11 @@ class EdgeLevelGap(Method):
         return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
 
     def hops(self, sizes: PublicSizes, mu: float) -> tuple[NeighborSumQuery, ...]:
-        """Return the K hops of a total mu."""
         shape, weighting = self.gap.shape, self.gap.edge_weighting
         similarity = None if weighting is None else weighting.similarity
         return equal_hops(mu, shape.hops, shape.width(sizes), self.privacy_config.unit, similarity)
 
     def attention_training(self, sizes: PublicSizes) -> AttentionTraining:
-        """Return the training of attention that is learned from edges."""
         assert self.attention is not None
         return AttentionTraining(
             unit=self.privacy_config.unit,
@@ -302,11 +279,9 @@ class EdgeLevelGap(Method):
         )
 
     def queried_graph(self, view: Graph, session: Session) -> Graph:
-        """Return the graph whose edges are queried."""
         return view
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train the encoder, query the hops, and train the classifier on the aggregates."""
         gap, head = self.gap, self.head.fitted(view)
         release = None if session.plan is None else session.open(view)  # recorded before any work
         with session.stage("encoder"):
@@ -345,7 +320,6 @@ class EdgeLevelGap(Method):
         return FitResult(trained=trained, proba=trained.proba(views), released=released)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
     def _encoder(self, view: Graph, session: Session, head: TaskHead) -> Encoder | None:
@@ -385,7 +359,6 @@ class NodeLevelGap(Method):
     """GAP on protected records (GAP-NDP): encoder steps, noisy hops and classifier steps are one release.
 
     Args:
-        gap: Networks and hops.
         shares: Shares of mu^2 for encoder and classifier.
         multiplier: Noise multiplier of both trainings instead of shares.
         out_degree_bound: D of unit ``node-record``.
@@ -400,13 +373,11 @@ class NodeLevelGap(Method):
     out_degree_bound: int | None
 
     def check(self, view: Graph) -> None:
-        """Reject a graph without nodes to train or select on."""
         super().check(view)
         if self.gap.training_config.selection.kind == "private":
             check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the hops between two trainings, calibrated together."""
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
@@ -428,7 +399,6 @@ class NodeLevelGap(Method):
         )
 
     def trainings(self, sizes: PublicSizes) -> tuple[DPSGDTraining, ...]:
-        """Return the classifier's training, after the encoder's if there is one."""
         shape, training_config = self.gap.shape, self.gap.training_config
         classifier = DPSGDTraining(
             schedule=training_config.private(),
@@ -445,7 +415,6 @@ class NodeLevelGap(Method):
         return encoder, classifier
 
     def queried_graph(self, view: Graph, session: Session) -> Graph:
-        """Return the graph whose edges are queried."""
         return view
 
     def fit(self, view: Graph, session: Session) -> FitResult:
@@ -481,7 +450,6 @@ class NodeLevelGap(Method):
         return self.closed(release, trained, trained.proba(views), view, session, released)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
     def _encoder(self, view: Graph, release: Release, session: Session) -> Encoder | None:

@@ -25,13 +25,8 @@ class GapArchitecture:
     """Depths and widths of the encoder and the classifier, for any public sizes.
 
     Args:
-        hops: K.
-        hidden: Width of all hidden layers.
         encoder_layers: Layers of the encoder without its head; 0 aggregates raw features.
         base_layers, head_layers: Layers of the classifier before and after hops are combined.
-        combine: How hops are combined.
-        layers: Keywords of all layers.
-        custom_encoder, custom_head: Custom modules in place of the encoder and of the classifier.
     """
 
     hops: int
@@ -45,11 +40,9 @@ class GapArchitecture:
     custom_head: Factory | str | None = None
 
     def width(self, sizes: PublicSizes) -> int:
-        """Return the width of the aggregates."""
         return self.hidden if self.encoder_layers else sizes.width
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
-        """Return an untrained encoder."""
         if self.custom_encoder is not None:
             sides = sizes.width, self.hidden, sizes.classes
             return CustomEncoder(self.custom_encoder, *sides, generator=generator)
@@ -61,7 +54,6 @@ class GapArchitecture:
         )
 
     def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> HopClassifier:
-        """Return an untrained classifier of own embeddings and K hops."""
         views, base = self.hops + 1, self._base_widths(sizes)
         if self.custom_head is not None:
             return CustomHead(self.custom_head, views, self.width(sizes), sizes.classes, generator=generator)
@@ -114,7 +106,6 @@ class HopTransform:
     """
 
     def unit(self, rows: Tensor) -> Tensor:
-        """Return vectors of norm at most one."""
         return safe_unit(rows)
 
     def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
@@ -125,8 +116,6 @@ class HopTransform:
         """Return the classifier's inputs: functions of own embeddings and noisy aggregates only.
 
         Args:
-            rows: Own embeddings.
-            aggregates: Aggregates of the K hops.
             stds: Their noise; None for exact aggregates.
         """
         if stds is None:
@@ -143,11 +132,9 @@ class RecordTransform(HopTransform):
     """
 
     def unit(self, rows: Tensor) -> Tensor:
-        """Return vectors of norm at most one."""
         return super().unit(finite_rows(rows))
 
     def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
-        """Return the next hop's input from a node's own embedding and its noisy aggregates."""
         if encoder is None:
             return super().next_input(encoder, rows, aggregates, std)
 
@@ -190,7 +177,6 @@ class CustomEncoder(Encoder):
     def __init__(
         self, factory: Factory | str, inputs: int, hidden: int, classes: int, *, generator: torch.Generator
     ) -> None:
-        """Build the module, and initialize the head."""
         nn.Module.__init__(self)
         self._base = _DenseInput(build_module(factory, inputs, hidden, generator))  # type: ignore[assignment]
         self._head = Linear(hidden, classes, generator=generator)
@@ -205,12 +191,10 @@ class CustomHead(HopClassifier):
     def __init__(
         self, factory: Factory | str, views: int, width: int, classes: int, *, generator: torch.Generator
     ) -> None:
-        """Build the module."""
         nn.Module.__init__(self)
         self.module = build_module(factory, views * width, classes, generator)
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
-        """Return logits."""
         return cast(Tensor, self.module(torch.cat([view.values for view in views], dim=1)))
 
 
@@ -227,8 +211,6 @@ def check_output(
     Args:
         network: A new network; it is not changed.
         records: Returns its inputs, random numbers of this scale.
-        outputs: Required number of outputs per record.
-        factory: The user's factory.
         frozen: Whether it may have no trainable parameters.
 
     Raises:
@@ -275,7 +257,6 @@ def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
 
 
 def _step(name: str, network: nn.Module, inputs: object) -> None:
-    """Compute a gradient, as a training step does."""
     found = _run(name, network, inputs)
     if not found.requires_grad:
         raise ConfigError(
@@ -288,5 +269,4 @@ def _step(name: str, network: nn.Module, inputs: object) -> None:
 
 
 def random_records(width: int, scale: float) -> Tensor:
-    """Return a few random records."""
     return scale * torch.randn(_NUM_RANDOM_RECORDS, width, generator=torch.Generator().manual_seed(0))

@@ -174,7 +174,6 @@ class PrivateGNN(Estimator):
             )
 
     def _check_multi_hop(self) -> None:
-        """Reject parameters that need predictions, and noise at which nothing can be learned."""
         if self.private_metrics:
             raise ConfigError(
                 "private_metrics=True is not available with neighborhood='neighbors', because a "

@@ -82,13 +82,7 @@ def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tenso
 
     Args:
         module: Module; not changed.
-        inputs: Number of inputs per node.
-        classes: C.
         parents: Parent of each position except the root.
-        name: Name of the module in errors; by default that of its class.
-
-    Raises:
-        ConfigError: If the module fails in its forward or its backward pass.
     """
     try:
         route, _, dtype = choose_route(module, inputs, classes)
@@ -145,7 +139,6 @@ def training_members(view: Graph, *, metrics: bool = False) -> Tensor:
 
 
 def new_module(module: Factory | str, widths: tuple[int, int], streams: PublicStreams) -> nn.Module:
-    """Return a module for these numbers of inputs and classes, with new parameters."""
     return build_module(module, *widths, streams.torch(_STAGE)).eval()
 
 
@@ -170,14 +163,11 @@ def fit_on_ego_graphs(
     """Train a module on ego graphs as the release's next query, and return how it is executed.
 
     Args:
-        network: Module whose parameters are trained.
         module: Module to execute: the network, or a module that contains it and adds no parameters.
         records: Ego graphs of the training nodes.
         labels: Their classes, or numbers; -1 or NaN for a null record.
         widths: Number of inputs per node, and number of classes.
         training: Steps in the plan of the release.
-        release: Open release with the steps as its next query.
-        session: Progress and workspace.
     """
     route, code, dtype = choose_route(module, *widths)
     fit_dpsgd_from_sums(
@@ -204,7 +194,6 @@ def public_randomness_key(session: Session, name: str) -> bytes:
 
 
 def state_of_weights(weights: State) -> State:
-    """Return a module's parameters under their names in a model file."""
     return {f"{_PREFIX}{name}": part for name, part in weights.items()}
 
 

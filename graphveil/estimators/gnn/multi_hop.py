@@ -43,7 +43,6 @@ class MultiHopGNN(Method):
     """A module on bounded trees of exact neighbors, for node-level units.
 
     Args:
-        module: Factory of the module, or the name of a registered one.
         schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
         layers: r, the depth of a tree.
         slots: D, the number of out-edges that a node samples.
@@ -66,7 +65,6 @@ class MultiHopGNN(Method):
         return Reach.from_unit(unit, slots=self.slots, depth=self.layers)
 
     def check(self, view: Graph) -> None:
-        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(view)
         widths = view.num_features, view.num_classes
         module = new_module(self.module, widths, PublicStreams(0))
@@ -75,7 +73,6 @@ class MultiHopGNN(Method):
         check_trainable(module, *widths, tree_parents(self.cap, self.layers))
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return public sizes, with the number of training records."""
         return replace(PublicSizes.from_graph(view), labeled=int(training_members(view).sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
@@ -113,7 +110,6 @@ class MultiHopGNN(Method):
         return "neighbors"
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return notes of the guarantee summary."""
         how_many = counted(self.layers, "layer")
         return (*super().notes(view), f"the module was trained for {how_many} of messages")
 
@@ -138,7 +134,6 @@ class MultiHopGNN(Method):
         return FitResult(trained=TrainedMultiHopGNN(weights=weights, module=module), proba=None)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMultiHopGNN":
-        """Return the fit with these parameters, and the module if its code is registered."""
         weights, module = restore_module(self.module, (sizes.width, sizes.classes), state)
         return TrainedMultiHopGNN(weights=weights, module=module)
 
@@ -154,9 +149,7 @@ class TrainedMultiHopGNN(FittedGraphModel):
     module: nn.Module | None
 
     def other_graph_error(self) -> UnitError:
-        """Return the error: a prediction would read exact neighbors."""
         return uncovered_weights_note()
 
     def state(self) -> State:
-        """Return the parameters."""
         return state_of_weights(self.weights)

@@ -85,12 +85,8 @@ class OneHopPlan:
 
     Args:
         unit: ``node-record``; replace-one doubles every sensitivity.
-        features: f.
-        classes: C.
-        training: Steps of the module.
         shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
             ``encoder_share`` of the budget.
-        metrics: Whether metrics are released.
         out_degree_bound: D of the out-edge aggregation.
 
     >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
@@ -182,7 +178,6 @@ class OneHopInputs:
             rows: Z, the result of one out-edge aggregation with weights of one, (N, C - 1).
             sigma: Its noise.
             sent: c, the vector that each node sent, (N, C - 1).
-            stars: The leaves.
             out_degree_bound: D of the out-edge aggregation.
         """
         noisy = rows.to(torch.float64) / sigma
@@ -206,12 +201,10 @@ class OneHopInputs:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """All arrays that define the ego graphs."""
         return self.roots, self.own_contribution, self.rows, self.stars.leaves, self.stars.lengths
 
     @property
     def parents(self) -> Tensor:
-        """The root, as the parent of each leaf."""
         return torch.zeros(self.width - 2, dtype=torch.int64)
 
     def begin(self, step: int) -> None:
@@ -261,7 +254,6 @@ class CodePriorModule(nn.Module):
 
     Args:
         module: Maps inputs (W, 2 C) and edges to logits (W, C).
-        classes: C.
 
     >>> class Silent(nn.Module):
     ...     def forward(self, x, edge_index): return x.new_zeros(len(x), 2)
@@ -298,13 +290,11 @@ class OneHopGNN(Method):
     """A module on 1-hop ego graphs of published aggregates, for unit ``node-record``.
 
     Args:
-        module: Factory of the module, or the name of a registered one.
         schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
         shares: Shares of mu^2 for encoder and module. None for the encoder is a public rule of sizes and
             budget.
         leaves: M.
         out_degree_bound: D of the out-edge aggregation.
-        use_code_prior: Whether the module's logits are added to the prior from the codes.
     """
 
     weighs_classes: ClassVar[bool] = True
@@ -317,7 +307,6 @@ class OneHopGNN(Method):
     use_code_prior: bool
 
     def check(self, view: Graph) -> None:
-        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(view)
         widths = 2 * view.num_classes, view.num_classes
         module = new_module(self.module, widths, PublicStreams(0))
@@ -327,12 +316,10 @@ class OneHopGNN(Method):
         check_trainable(executed, *widths, parents, name=type(module).__name__)
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return public sizes, with the number of training records."""
         members = training_members(view, metrics=self.privacy_config.private_metrics)
         return replace(PublicSizes.from_graph(view), labeled=int(members.sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the encoder's steps, the out-edge aggregation, the module's steps, and counts."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
             raise UnitError(
@@ -354,7 +341,6 @@ class OneHopGNN(Method):
         return "read"
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
         first, push = session.query(0, DPSGDQuery), session.query(1, OutEdgeSumQuery)
         classes = view.num_classes
         widths = 2 * classes, classes
@@ -384,7 +370,6 @@ class OneHopGNN(Method):
         return self.closed(release, trained, proba, view, session, {"rows": noisy.to(torch.float32)})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":
-        """Return the fit with these parameters, and the module if its code is registered."""
         check_fits(state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
         weights, module = restore_module(self.module, (2 * sizes.classes, sizes.classes), state)
         return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)
@@ -395,7 +380,6 @@ class OneHopGNN(Method):
         return plan_training(module, self.schedule, sizes)
 
     def _with_prior(self, module: nn.Module, view: Graph) -> nn.Module:
-        """Return the module that is executed: with the prior from the codes, if configured."""
         return CodePriorModule(module, view.num_classes) if self.use_code_prior else module
 
 
@@ -411,9 +395,7 @@ class TrainedOneHopGNN(FittedGraphModel):
     module: nn.Module | None
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
-        """Return the error: aggregations of another graph need to know its training nodes."""
         return unknown_training_nodes_error("gnn")
 
     def state(self) -> State:
-        """Return the parameters."""
         return {**self.encoder.state(), **state_of_weights(self.weights)}

@@ -36,7 +36,6 @@ class _OneRound(nn.Module):
         self.out = nn.Linear(HIDDEN, classes)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return logits, one row per node."""
         hidden: Tensor = self.conv(x, edge_index)
         if self.own is not None:
             hidden = hidden + self.own(x)
@@ -75,7 +74,6 @@ ARCHITECTURES: dict[str, Factory] = {"sage": sage, "gcn": gcn, "gat": gat, "gin"
 
 
 def register_factory(factory: Factory, name: str | None = None) -> str:
-    """Register a factory under a name in this process, and return the name."""
     check_factory(factory)
     known = name or factory_name(factory)
     if known in ARCHITECTURES:
@@ -89,9 +87,6 @@ def register_factory(factory: Factory, name: str | None = None) -> str:
 
 def check_factory(module: object, keyword: str = "module") -> None:
     """Reject everything except a class or function that builds modules, or the name of one.
-
-    Raises:
-        ConfigError: Something else, such as a module that is already built.
 
     >>> check_factory(nn.Linear(2, 2))
     Traceback (most recent call last):
@@ -111,21 +106,14 @@ def check_factory(module: object, keyword: str = "module") -> None:
 
 
 def factory_name(module: Factory | str) -> str:
-    """Return the name of a factory in files."""
     return module if isinstance(module, str) else str(getattr(module, "__name__", type(module).__name__))
 
 
 def is_registered(module: Factory | str) -> bool:
-    """Whether the code of a factory or of a name is available in this process."""
     return not isinstance(module, str) or module in _REGISTERED or module in ARCHITECTURES
 
 
 def check_registered(*modules: Factory | str | None) -> None:
-    """Reject names in a file that are not registered.
-
-    Raises:
-        ArtifactError: With instructions to register a name.
-    """
     for module in modules:
         if module is not None and not is_registered(module):
             raise ArtifactError(_unknown(factory_name(module)))
@@ -140,11 +128,7 @@ def _unknown(name: str) -> str:
 
 
 def build_module(module: Factory | str, inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:
-    """Return a new module for public sizes, with initial parameters drawn from a public generator.
-
-    Raises:
-        ConfigError: If the name is not registered, or the factory builds no module of these sizes.
-    """
+    """Return a new module for public sizes, with initial parameters drawn from a public generator."""
     name = factory_name(module)
     if isinstance(module, str):
         if not is_registered(module):

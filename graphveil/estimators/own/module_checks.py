@@ -51,9 +51,6 @@ RandomTree = tuple[Tensor, Tensor]  # features (n, d) of a tree with root 0, and
 def reject_unsupported_types(module: nn.Module) -> None:
     """Reject a module with a part that mixes records, is random, or holds tensors other than parameters.
 
-    Raises:
-        ConfigError: With the part, the reason and an alternative.
-
     >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
     >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
     Traceback (most recent call last):
@@ -101,7 +98,6 @@ def reject_unsupported_types(module: nn.Module) -> None:
 
 
 def _fault_of(part: nn.Module) -> str:
-    """Return the problem of one part, empty for none."""
     kinds = {kind.__name__ for kind in type(part).__mro__}
     dropout = getattr(part, "dropout", None)
     if isinstance(part, torch.jit.ScriptModule):
@@ -196,7 +192,6 @@ def _check_state(name: str, before: dict[str, object], after: dict[str, object])
 
 
 def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how: str) -> None:
-    """Reject a module whose results differ where they have to be the same."""
     if all(torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE) for a, b in zip(one, other, strict=True)):
         return
     more = "" if how in (_TWICE, _TRAINING) else f". {_READS}"
@@ -213,16 +208,13 @@ class _Probe:
         self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
 
     def at(self, trees: list[RandomTree], place: int) -> tuple[Tensor, Tensor]:
-        """Return the logits at one root, and their gradient by the parameters."""
         logits = self._logits(trees)[place]
         return logits.detach(), self._gradient(logits)
 
     def gradient(self, trees: list[RandomTree]) -> Tensor:
-        """Return the gradient of all roots' logits together."""
         return self._gradient(self._logits(trees))
 
     def _logits(self, trees: list[RandomTree]) -> Tensor:
-        """Return the logits at all roots of one batch of trees; errors are raised as ours."""
         starts = np.cumsum([0, *(len(x) for x, _ in trees)]).tolist()
         x = torch.cat([x for x, _ in trees])
         edges = [edges + start for (_, edges), start in zip(trees, starts, strict=False)]
@@ -260,7 +252,6 @@ class _Probe:
 
 
 def training_error_message(module: nn.Module, error: Exception, name: str = "") -> str:
-    """Return why a module cannot be trained per record, and an alternative."""
     name = name or type(module).__name__
     kinds = (nn.RNNBase, nn.RNNCellBase)
     recurrent = next((type(part) for part in module.modules() if isinstance(part, kinds)), None)

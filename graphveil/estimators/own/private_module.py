@@ -34,12 +34,7 @@ _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelModule(Method):
-    """A module that is trained on protected records by noisy steps, one query of a release.
-
-    Args:
-        module: Factory of the module, or the name of a registered one.
-        schedule: Schedule of the steps.
-    """
+    """A module that is trained on protected records by noisy steps, one query of a release."""
 
     reads_edges: ClassVar[bool] = False
     weighs_classes: ClassVar[bool] = True
@@ -48,7 +43,6 @@ class NodeLevelModule(Method):
     schedule: PrivateSchedule
 
     def check(self, view: Graph) -> None:
-        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(view)
         sizes = self.sizes_of(view)
         module = self.build_module(sizes, PublicStreams(0))
@@ -62,7 +56,6 @@ class NodeLevelModule(Method):
             raise ConfigError(training_error_message(module, error)) from error
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the training, and the counts that are charged with it."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         metrics, training = self.privacy_config.private_metrics, self.training(sizes)
@@ -77,11 +70,9 @@ class NodeLevelModule(Method):
         return DPSGDTraining.for_module(module, self.schedule, sizes.records)
 
     def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
-        """Return the module with new parameters."""
         return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train by noisy steps, and release the planned accuracies."""
         sizes = self.sizes_of(view)
         module = self.build_module(sizes, session.streams)
         release = session.open(view, record_groups(view))
@@ -102,7 +93,6 @@ class NodeLevelModule(Method):
         return self.closed(release, trained, trained.proba(view), view, session)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
-        """Return the module with these parameters."""
         check_registered(self.module)
         module = self.build_module(sizes, PublicStreams(0))
         module.load_state_dict(state)
@@ -126,7 +116,6 @@ class TrainedModule(FeatureModel):
         return map_records(of, view.x)
 
     def state(self) -> State:
-        """Return the parameters."""
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
 
