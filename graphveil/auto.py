@@ -71,19 +71,16 @@ class EvidenceChoice(LocalMethod):
 
     @property
     def decision(self) -> str:
-        """Describe the rule."""
         names = ", ".join(self.options)
         return (
             f"an average of the best of {names} by the likelihood of held-out LDP reports (post-processing)"
         )
 
     def check(self, view: Graph) -> None:
-        """Reject an unusable graph, or an option that cannot be computed on this machine."""
         for option in self.options.values():
             option.check(view)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Collect the reports once, fit each option to them, and average the best ones."""
         networks = {
             name: option.options(view, session)  # before records are charged
             for name, option in self.options.items()
@@ -161,7 +158,6 @@ class AveragedModels(TrainedOnReports):
     A graph that did not grow from the fitted one has no reported labels. There only networks are averaged.
 
     Args:
-        models: Models.
         weights: Their weights, which sum to 1.
     """
 
@@ -170,16 +166,13 @@ class AveragedModels(TrainedOnReports):
 
     @property
     def networks(self) -> list[TrainedLpgnn]:
-        """The models that read features."""
         return [model for model in self.models if isinstance(model, TrainedLpgnn)]
 
     @property
     def reads_features(self) -> bool:
-        """Whether nodes report features, for a network."""
         return bool(self.networks)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict by the averaged posteriors, if no model reads features."""
         found = [model.answer(view, session, kept).proba for model in self.models]
         return CachedPrediction(None, (), weighted_sum(found, self.weights))
 
@@ -204,7 +197,6 @@ class AveragedModels(TrainedOnReports):
         return replace(collected, proba=weighted_sum(probas, shares))
 
     def state(self) -> State:
-        """Return the parameters of all models."""
         return {
             f"{_MODEL}{number}/{name}": value
             for number, model in enumerate(self.models)
@@ -214,11 +206,7 @@ class AveragedModels(TrainedOnReports):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChosenOnReports(TrainedOnReports, ChosenModel):
-    """The average of the kept options, with the reports that all options were fitted to.
-
-    Args:
-        option_weights: Weight of each option; 0 if it is not kept.
-    """
+    """The average of the kept options, with the reports that all options were fitted to."""
 
     option_weights: tuple[float, ...]
 
@@ -226,7 +214,6 @@ class ChosenOnReports(TrainedOnReports, ChosenModel):
     def from_weights(
         cls, names: tuple[str, ...], weights: list[float], evidence: list[float], models: list[TrainedOption]
     ) -> Self:
-        """Return the average of the models of the options with a positive weight."""
         reports = models[0].reports
         shares = tuple(weight for weight in weights if weight)
         return cls(
@@ -240,17 +227,14 @@ class ChosenOnReports(TrainedOnReports, ChosenModel):
 
     @property
     def chosen_method(self) -> str:
-        """Name of the kept method, or the names of the averaged ones."""
         kept = [name for name, weight in self.weights.items() if weight]
         return kept[0] if len(kept) == 1 else f"average of {', '.join(kept)}"
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each option by name."""
         return dict(zip(self.names, self.option_weights, strict=True))
 
     def state(self) -> State:
-        """Return the parameters of all averaged models, and the weights."""
         return {**super().state(), _WEIGHTS: torch.tensor(self.option_weights, dtype=torch.float64)}
 
 
@@ -430,7 +414,6 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         return ValidationChoice(name=self.method, privacy_config=config, options=options(*kinds))
 
     def _build_local(self) -> LocalMethod:
-        """Return the collection, and the models that are fitted to its reports."""
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         given = self.method_keywords()
         models: dict[str, Estimator] = {
@@ -452,7 +435,6 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         return EvidenceChoice(**given, options=options)
 
     def _label_posterior(self, **keywords: Any) -> LabelPosterior:
-        """Return the method of labels alone, for the same label reports."""
         return LabelPosterior(
             unit=self.unit,
             eps_y=self.eps_y,

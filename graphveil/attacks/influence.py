@@ -205,7 +205,6 @@ def is_sparse(x: Matrix) -> bool:
 
 
 def as_float64(x: Matrix) -> Matrix:
-    """Return a matrix in float64, in compressed rows if it is sparse."""
     if is_sparse(x):
         return x.tocsr().astype(np.float64)
     rows = checks.fitting("x", x, Floats)
@@ -214,19 +213,16 @@ def as_float64(x: Matrix) -> Matrix:
 
 
 def features_of(graph: Graph) -> Matrix:
-    """Return a graph's features in float64."""
     return as_float64(graph.x)
 
 
 def dense_rows(x: Matrix, nodes: Any) -> Floats:
-    """Return some rows as a float64 array."""
     rows = as_float64(x)
     checks.places(rows.shape[0], nodes=nodes)
     return np.asarray(rows[nodes].toarray() if is_sparse(x) else rows[nodes], dtype=np.float64)
 
 
 def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
-    """Return a matrix with another row of one node."""
     if not is_sparse(x):
         changed = x.copy()
         changed[node] = row
@@ -243,7 +239,6 @@ def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
 
 
 def float64_batch(x: Matrix) -> Batch:
-    """Return features as a network's input, in float64."""
     x = as_float64(x)
     if not is_sparse(x):
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))

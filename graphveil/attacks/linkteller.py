@@ -104,7 +104,6 @@ class Attacker:
     note: str = ""
 
     def as_dict(self, pairs: Pairs) -> dict[str, Any]:
-        """Return the results as plain values, with decisions for every assumed density."""
         beliefs = {}
         for belief in BELIEFS:
             precision, recall, f1 = self.roc.at_top(belief * pairs.joined.sum())

@@ -306,7 +306,6 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
 
 
 def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tuple[Integers, Bools]:
-    """Return training and test nodes, and which are members; nodes in ``without`` are left out."""
     members, others = (graph.labeled_in(part).numpy().copy() for part in ("train", "test"))
     if without is not None:
         members[without] = others[without] = False
@@ -315,7 +314,6 @@ def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tup
 
 
 def inputs_of(model: Estimator, graph: Graph) -> Floats:
-    """Return the inputs of the attack model for each node: posteriors and the true class."""
     classes = np.eye(graph.num_classes)[graph.y.numpy()]  # -1: unlabeled nodes are not scored
     return np.concatenate([model.fitted.own_proba.double().numpy(), classes], axis=1)
 
@@ -400,7 +398,6 @@ class Laws:
     narrow: float
 
     def ratio(self, confidences: Floats) -> Floats:
-        """Return log-likelihood ratios of membership."""
         there = -(((confidences - self.base - self.gain) / self.wide) ** 2) / 2 - np.log(self.wide)
         not_there = -(((confidences - self.base) / self.narrow) ** 2) / 2 - np.log(self.narrow)
         return np.asarray(there - not_there)
@@ -532,7 +529,6 @@ def _evidence(ensemble: Ensemble, confidences: Floats, edges: SecretEdges) -> Fl
 
 
 def _logistic(rows: Floats, truth: Bools) -> Floats:
-    """Return the intercept and weights of a logistic regression with a small penalty."""
     design = np.column_stack([np.ones(len(rows)), rows])
     sign = np.where(truth, 1.0, -1.0)
 

@@ -75,7 +75,6 @@ class PoisonedCollection:
 
     @classmethod
     def from_model(cls, model: LPGNN, graph: Graph) -> "PoisonedCollection":
-        """Randomize the records of a graph, and fit a model to them."""
         if model.unit != "local-attributes":
             raise ConfigError(
                 "The poisoning attack needs a model trained on LDP reports (unit 'local-attributes'), "
@@ -85,25 +84,21 @@ class PoisonedCollection:
         return cls(fitted, graph, reports_of(fitted), fitted.guarantee, fitted.score(graph))
 
     def accuracy(self, reports: RandomizedRecords, **changes: Any) -> float:
-        """Return the test accuracy of a model that is fitted to some reports, with changed keywords."""
         fresh = LPGNN(**{**self.model.get_params(), **changes})
         received = ReceivedReports(records=reports, guarantee=self.guarantee)
         return fresh.fit_from_reports(self.graph, received).score(self.graph)
 
     def robust(self, reports: RandomizedRecords) -> float:
-        """Return the test accuracy of robust decoding from some reports."""
         steps = self.model.posterior_steps or _POSTERIOR_STEPS
         return self.accuracy(reports, posterior_steps=steps, prior="robust", posterior_use="evidence")
 
     @cached_property
     def unpoisoned_robust(self) -> float:
-        """The test accuracy of robust decoding without malicious clients."""
         return self.robust(self.reports_sent)
 
     def with_malicious_clients(
         self, strategy: PoisoningStrategy, *, share: float, hubs: bool = False, seed: int = 0
     ) -> PoisoningReport:
-        """Return the loss of accuracy, see ``attack_collection``."""
         checks.within(0, 0.5, share=share)
         clients = malicious_clients(self.graph, share, hubs=hubs, seed=seed)
         law = self.model.label_mechanism(self.graph.num_classes)
@@ -180,7 +175,6 @@ def attack_collection(
 
 
 def reports_of(fitted: LPGNN) -> RandomizedRecords:
-    """Return the LDP reports that a model was fitted to."""
     trained = fitted.fitted.trained
     reports = trained.reports if isinstance(trained, TrainedOnReports) else None
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
@@ -192,7 +186,6 @@ def reports_of(fitted: LPGNN) -> RandomizedRecords:
 
 
 def malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tensor:
-    """Return the malicious clients, ascending."""
     count = round(share * graph.num_nodes)
     if hubs:
         order = np.argsort(-SecretEdges.from_adjacency(graph.adjacency).degrees, kind="stable")
@@ -240,7 +233,6 @@ def poison_reports(
 
 
 def drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> RandomizedRecords:
-    """Return the LDP reports without those of some clients."""
     labels = reports_sent.labels.clone()
     labels[clients] = UNKNOWN
     features = _replace_rows(reports_sent.features, clients, np.zeros_like)

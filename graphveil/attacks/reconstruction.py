@@ -29,7 +29,6 @@ _HELD_OUT = 0.2
 
 
 def identity(x: Floats) -> Floats:
-    """Return records unchanged."""
     return x
 
 

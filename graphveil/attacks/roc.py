@@ -168,7 +168,6 @@ def attack_as_dict(
     settings: object,
     **facts: Any,
 ) -> dict[str, Any]:
-    """Return the part of an attack's JSON output that does not depend on what it attacks."""
     main, baseline = attackers
     return {
         "internal": True,

@@ -77,7 +77,6 @@ class DendrogramRelease:
     seed: int = 0
 
     def check_fields(self) -> None:
-        """Validate the fields."""
         checks.one_of(STRUCTURES, structure=self.structure)
         check_share(tree_share=self.tree_share)
         checks.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
@@ -90,13 +89,11 @@ class DendrogramRelease:
 
     @property
     def steps_a_node(self) -> int:
-        """Steps of the chain for each listed node."""
         if self.rounds is None:
             return 50 if self.structure == "public" else 200
         return self.rounds
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return the query of the tree, if it reads private edges, and that of the counts."""
         if self.structure == "public" or not self._searches(domain):
             return (BlockCountQuery(self.epsilon),)
         first, leaves = self.tree_share * self.epsilon, domain.slots.nodes
@@ -120,7 +117,6 @@ class DendrogramRelease:
         return ReleasePlan(unit, queries, delta=delta)
 
     def check_domain(self, domain: Domain) -> None:
-        """Reject directed edges, and fewer than two listed nodes."""
         if domain.slots.directed:
             raise UnitError(
                 f"{self.name} needs an undirected graph, but this graph is directed. Build it with "
@@ -144,7 +140,6 @@ class DendrogramRelease:
         return (1 - self.tree_share) * self.epsilon if self._searches(domain) else self.epsilon
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
-        """Return how the tree is found and how many counts are released."""
         epsilon = self._counted(domain)
         left = self.epsilon - epsilon
         cost = f"epsilon {left:g}" if left else "nothing is spent on it"
@@ -158,7 +153,6 @@ class DendrogramRelease:
         ]
 
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Return the node pairs that are private edges in the released graph."""
         if self._searches(domain):
             tree = Dendrogram.from_parents(release.answer(TreeSearchData(domain)).numpy())
         else:
@@ -327,7 +321,6 @@ def _sample_block(
 
 
 def _protected(one: Ints, other: Ints, domain: Domain) -> Ints:
-    """Return the numbers of the pairs that are protected."""
     slots = domain.slots.number(np.minimum(one, other), np.maximum(one, other))
     return slots[domain.protects(slots)]
 
@@ -379,7 +372,6 @@ def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random
 
 
 def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return the pairs of groups with edges between them, each once, and the number of these edges."""
     apart = one != other
     low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
     keys, place = np.unique(low << 32 | high, return_inverse=True)
@@ -388,7 +380,6 @@ def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]
 
 
 def _by_size(parent: Ints, size: Ints, made: int, rng: np.random.Generator) -> Ints:
-    """Merge the groups without a parent, the two smallest at a time."""
     loose = rng.permutation(np.flatnonzero(parent[:made] < 0))
     waiting = [(int(size[node]), place, int(node)) for place, node in enumerate(loose)]
     heapq.heapify(waiting)

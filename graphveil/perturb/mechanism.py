@@ -75,7 +75,6 @@ class GraphMechanism(ABC):
     max_edges: int = MAX_EDGES
 
     def __post_init__(self) -> None:
-        """Validate the fields."""
         checks.plain_fields(self)
         checks.positive(epsilon=self.epsilon)
         if self.epsilon > MAX_EPSILON:
@@ -209,7 +208,6 @@ def release_graph(
 
 
 def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
-    """Return the public edges of a graph, if the unit leaves any public."""
     return graph.public.edges if isinstance(unit, EdgeSubset) and graph.public is not None else None
 
 
@@ -219,11 +217,7 @@ def domain_of(
     public_edges: Adjacency | None = None,
     private_nodes: Tensor | npt.ArrayLike | None = None,
 ) -> Domain:
-    """Return the node pairs that a unit protects, from the arguments or from the graph's public part.
-
-    Raises:
-        UnitError: The list of private nodes is missing, or public edges are given to a unit without any.
-    """
+    """Return the node pairs that a unit protects, from the arguments or from the graph's public part."""
     if not isinstance(unit, EdgeSubset):
         if public_edges is not None or private_nodes is not None:
             raise UnitError(
@@ -306,7 +300,6 @@ def parse_mechanism(text: str, known: Mapping[str, type[GraphMechanism]], **comm
 
 
 def check_share(**named: float) -> None:
-    """Require shares of a budget strictly between 0 and 1."""
     checks.within(0, 1, **named)
     for name, part in named.items():
         if part in (0, 1):
@@ -350,7 +343,6 @@ class EdgeRand(GraphMechanism):
 
 
 def response_facts(flip: float, expected: float, domain: Domain) -> list[tuple[str, str]]:
-    """Return the lines of the plan of a randomized response, here and in published code."""
     return [
         ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
         ("expected", f"{expected:,.0f} edges from noise alone, for any graph"),
@@ -435,7 +427,6 @@ class LapGraph(GraphMechanism):
 
 
 def count_facts(queries: tuple[Query, ...], domain: Domain, max_edges: int) -> list[tuple[str, str]]:
-    """Return the lines of the plan for both queries, here and in published code."""
     total, cells = queries
     most = min(domain.size, max_edges)
     return [

@@ -185,7 +185,6 @@ def reveals_edges(guarantee: Guarantee) -> bool:
 
 
 def _page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
-    """Return the description that accompanies a released graph."""
     difference = "True edges may be missing from it, and edges in it may not be true."
     if reveals_edges(guarantee):
         difference = f"Warning: {REVEALS_WARNING}."
