@@ -35,17 +35,14 @@ def positive(**named: float) -> None:
 
 
 def non_negative(**named: float) -> None:
-    """Require finite numbers of at least zero."""
     _require(named, lambda value: _is_finite(value) and value >= 0, "be a finite number of at least 0")
 
 
 def within(low: float, high: float, **named: float) -> None:
-    """Require numbers in the closed interval [low, high]."""
     _require(named, lambda value: _is_number(value) and low <= value <= high, f"lie between {low} and {high}")
 
 
 def integer_at_least(minimum: int, **named: int) -> None:
-    """Require integers of at least ``minimum``."""
     _require(
         named,
         lambda value: _is_number(value) and isinstance(value, int) and value >= minimum,
@@ -65,7 +62,6 @@ def depth(**named: int) -> None:
 
 
 def width(**named: int) -> None:
-    """Require integers from one to 16,384, such as widths of a network's layers."""
     integer_at_least(1, **named)
     _at_most(MAX_WIDTH, "a layer has as many weights as the square of it", named)
 
@@ -359,7 +355,6 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
-    """Return an array of the annotated kind of numbers; None for anything else."""
     try:
         found = np.asarray(value.detach() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError):
@@ -373,7 +368,6 @@ def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
 
 
 def _described(hint: Any) -> str:
-    """Return a type as readable text."""
     words = []
     for one in _members(hint):
         kind, inner = get_origin(one) or one, get_args(one)

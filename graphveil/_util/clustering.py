@@ -14,7 +14,6 @@ _MAX_PASSES = 20
 
 
 def louvain(graph: Matrix, resolution: float = 1.0) -> Integers:
-    """Return the community of each node of a symmetric ``csr_array``."""
     found = np.arange(graph.shape[0])
     while True:
         moved = _local_moves(graph, resolution)
@@ -29,7 +28,6 @@ def louvain(graph: Matrix, resolution: float = 1.0) -> Integers:
 
 
 def _local_moves(graph: Matrix, resolution: float) -> Integers:
-    """Return the communities of one level, numbered from 0."""
     # Lists are faster than arrays here: each move depends on the previous one.
     starts, others, weights = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
@@ -79,7 +77,6 @@ def k_means(points: Floats, centers: Floats, iterations: int) -> Floats:
 
 
 def nearest_center(points: Floats, centers: Floats) -> npt.NDArray[np.int64]:
-    """Return the number of the nearest center of each point."""
     scores = np.square(centers).sum(axis=1) - 2 * points @ centers.T
     found: npt.NDArray[np.int64] = scores.argmin(axis=1)
     return found

@@ -65,7 +65,6 @@ class ProgressBars:
     """One progress bar for the current stage; call it with a stage, the finished steps, and the total."""
 
     def __init__(self, console: "Console", clock: "Callable[[], float]" = time.monotonic) -> None:
-        """Prepare the bars without showing them."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
@@ -82,7 +81,6 @@ class ProgressBars:
         self._console = console
 
     def __enter__(self) -> "ProgressBars":
-        """Start the clock without showing bars."""
         self._began = self._clock()
         return self
 
@@ -90,7 +88,6 @@ class ProgressBars:
         self._progress.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the progress of a stage."""
         if not self._shown:
             # In a pipe the progress is printed as a line from time to time.
             if self._clock() - self._last_note > NOTE_INTERVAL:

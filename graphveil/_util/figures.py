@@ -111,7 +111,6 @@ def ldp_statement(
 
 
 def exact_sum(values: Sequence[float]) -> Decimal:
-    """Return the exact sum of numbers in their decimal notation."""
     if any(math.isinf(value) for value in values):
         return Decimal("Infinity")
     return sum((Decimal(repr(float(value))) for value in values), Decimal(0))

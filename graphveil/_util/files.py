@@ -82,7 +82,6 @@ def writing_folder(path: Path) -> Iterator[None]:
 
 
 def cannot_write(path: Path, error: OSError) -> ConfigError:
-    """Return the error for a folder that cannot be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     remedy = "make room, or choose another disk" if full else "choose another folder"
     return ConfigError(f"cannot write to {path} ({error.strerror}); {remedy}")
@@ -201,7 +200,6 @@ def save_checked(path: Path, tensors: "Mapping[str, Tensor]", words: Mapping[str
 
 
 def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
-    """Read a file of ``save_checked``, and verify its digest."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -42,7 +42,6 @@ def interrupt_on_termination() -> None:
 
 
 def ignore_all() -> None:
-    """Ignore further signals that end a command, once it has ended."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -53,7 +52,6 @@ def received() -> bool:
 
 
 def exit_code() -> int:
-    """Return the exit code of a command that was interrupted: 128 and the number of the signal."""
     return 128 + (signal.SIGINT if _received is None else _received)
 
 
@@ -75,7 +73,6 @@ def free() -> int | None:
 
 
 def _limits() -> Iterator[int]:
-    """Yield how many bytes are free under each limit that the operating system reports."""
     with suppress(OSError, KeyError):
         yield _kib(_SYSTEM)["MemAvailable"]
     with suppress(OSError):
@@ -112,8 +109,6 @@ def check_room(needed: float, what: str, remedy: str) -> None:
 
     Args:
         needed: Bytes, computed from public sizes alone, because the error prints them.
-        what: Description of the data, as a plural.
-        remedy: Alternative that needs less memory.
 
     >>> check_room(0, "no columns at all", "hash them into fewer places")
     """

@@ -62,7 +62,6 @@ class _Threads:
 
     @property
     def is_inside(self) -> bool:
-        """Whether this Python thread is inside a call."""
         return self._own.inside > 0
 
     def enter(self) -> None:
@@ -136,12 +135,10 @@ def all_threads() -> Iterator[None]:
 
 
 def available_threads(most: int) -> int:
-    """Return the number of threads for exact work: that outside of ``one_thread``, up to a maximum."""
     return max(1, min(_threads.outside or torch.get_num_threads(), most))
 
 
 def parallel_for(part: Callable[[int, int], None], count: int, least: int) -> None:
-    """Run work on ranges of rows in all threads, with at least so many rows in each."""
     threads = available_threads(count // least)
     if threads == 1:
         part(0, count)
@@ -174,7 +171,6 @@ def run_in_all_threads(work: Callable[[], None], most: int) -> None:
 
 @lru_cache(maxsize=1)
 def pool(threads: int) -> ThreadPoolExecutor:
-    """Return Python threads, which sleep when there is nothing to do."""
     return ThreadPoolExecutor(threads)
 
 

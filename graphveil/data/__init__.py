@@ -45,7 +45,6 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'graphveil.data' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
-    """Return the arguments of ``Graph.from_edges`` for two tables without errors."""
     assert found.ids is not None and found.ends is not None
     fields: dict[str, Any] = {
         "x": torch.from_numpy(found.matrix()),
@@ -56,7 +55,6 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
 
 
 def reject_unlabeled() -> NoReturn:
-    """Raise an error that names the missing label argument."""
     raise GraphError(
         "The label column is missing. Name it with label= (--label). If the graph is only used "
         "for prediction, pass classes= instead."
@@ -216,7 +214,6 @@ PYG_NOTES = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  
 
 
 def load_pyg(module: str) -> ModuleType:
-    """Import ``torch_geometric.<module>`` without its warnings about torch."""
     with warnings.catch_warnings():
         # Its modules call torch.jit.script while they load, which newer torch deprecates, under one category
         # or another. A caller can do nothing about that.
@@ -235,7 +232,6 @@ def load_pyg(module: str) -> ModuleType:
 def fields_from_pyg(
     data: Data, split: Mapping[str, Any] | None = None, max_weight: float | None = None
 ) -> dict[str, Any]:
-    """Return the arguments of ``Graph.from_edges`` from a ``Data``."""
     if not hasattr(data, "edge_index") and not hasattr(data, "adj_t"):
         # A list of graphs, or a dataset, which has a number of classes.
         several: Any = data if isinstance(data, list | tuple) or hasattr(data, "num_classes") else ()
@@ -288,7 +284,6 @@ def fields_from_pyg(
 
 
 def _tensor(values: Any, part: str) -> Tensor:
-    """Return a part of a ``Data`` as a tensor on the CPU."""
     kind = type(values).__name__
     return _as_tensor(
         values, f"data.{part} is a {kind}, which is not an array of numbers. Set it to a tensor."
@@ -296,7 +291,6 @@ def _tensor(values: Any, part: str) -> Tensor:
 
 
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
-    """Return the object that holds the edges, their two ends, and weights."""
     if getattr(data, "edge_index", None) is not None:
         held = _tensor(data.edge_index, "edge_index")
         held = held if held.numel() else held.long()  # an empty list has no type
@@ -369,7 +363,6 @@ def _labels_of(y: Any) -> Any:
 
 
 def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
-    """Return the masks; masks that are not set are empty."""
     scalar = getattr(data.y, "ndim", 1) == 0 or not hasattr(data.y, "__len__")
     count = len(as_labels(data.y) if scalar else data.y)
     if split is not None:
@@ -391,7 +384,6 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
 
 
 def _mask(name: str, mask: Tensor, count: int) -> Tensor:
-    """Return a bool mask from a bool mask or from node indices."""
     if mask.ndim != 1:
         raise GraphError(f"data.{name} contains several splits. Choose one: data.{name} = data.{name}[:, 0].")
     if mask.dtype == torch.bool or mask.is_floating_point():

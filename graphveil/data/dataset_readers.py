@@ -246,7 +246,6 @@ def _csv(path: Path) -> Any:
 
 
 def _in_node_order(table: Any, id: str, value: str) -> npt.NDArray[Any]:
-    """Return a column by ascending node id."""
     order = np.argsort(table[id].to_numpy())
     values: npt.NDArray[Any] = table[value].to_numpy()[order]
     return values
@@ -287,7 +286,6 @@ _TIMEOUT = 60  # seconds without an answer
 
 
 def fetch_facebook100(root: Path, name: str) -> Fields:
-    """Download the graph of one school to the local data folder, and read it."""
     if name not in _SHA256:
         school = Path(name).name
         near = suggestion(school, [Path(known).name for known in _SHA256 if known.startswith("facebook100/")])
@@ -301,7 +299,6 @@ def fetch_facebook100(root: Path, name: str) -> Fields:
 
 
 def fetch_heterophilous(root: Path, name: str) -> Fields:
-    """Download one graph to the local data folder, and read it."""
     _fetch(root, name, ".npz")
     return read_heterophilous(root, name)
 
@@ -333,7 +330,6 @@ def download(url: str, path: Path, *, sha256: str) -> None:
 
 
 def fetch_planetoid(root: Path, name: str) -> Fields:
-    """Fetch Cora, CiteSeer or PubMed with the public split."""
     title = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}[name]
     return fields_from_pyg(load_pyg("datasets").Planetoid(str(root), title)[0])
 
@@ -384,7 +380,6 @@ def fetch_ppi(root: Path, name: str) -> Fields:
 
 
 def _disjoint(graphs: Any) -> Any:
-    """Return the disjoint union of graphs as one ``Data``."""
     data = load_pyg("data")
     plain = [data.Data(x=graph.x, y=graph.y, edge_index=graph.edge_index) for graph in graphs]
     return data.Batch.from_data_list(plain)
@@ -484,7 +479,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def read_npz(path: Path, names: Collection[str]) -> Arrays:
-    """Return those of the named arrays that an archive contains."""
     with zipfile.ZipFile(path) as archive:
         wanted = {name: f"{name}.npy" for name in names}
         members = {name: archive.getinfo(file) for name, file in wanted.items() if file in archive.namelist()}

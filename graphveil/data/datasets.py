@@ -156,7 +156,6 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
 
 
 def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the two ends of exactly the preset's number of distinct edges."""
     draw = _EndSampler(y, degrees, preset.homophily, rng)
     keys = np.empty(0, dtype=np.int64)
     # Repeats are common among nodes of high degree. A few more edges than are missing are drawn, so that two
@@ -330,7 +329,6 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
 
 
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
-    """Return an unmodified dataset."""
     entry = entry_of(name)
     if name.startswith(_SYNTHETIC):
         return synthetic(name.removeprefix(_SYNTHETIC))
@@ -342,7 +340,6 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
 
 
 def dataset_folder(root: str | PathLike[str] | None) -> Path:
-    """Return the folder of the datasets, where downloads go as well."""
     chosen = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -351,7 +348,6 @@ def dataset_folder(root: str | PathLike[str] | None) -> Path:
 
 
 def read_or_fetch(entry: Dataset, folder: Path) -> Fields:
-    """Read a dataset from a folder that contains it, or else download it."""
     if entry.read is not None and entry.lies_under(folder):
         return _guarded(entry, entry.read, folder, "is damaged", "compare its files with their checksums")
     missing = f"is not under {folder}"
@@ -364,7 +360,6 @@ def read_or_fetch(entry: Dataset, folder: Path) -> Fields:
 
 
 def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: str) -> Fields:
-    """Call a reader, and convert any error of the libraries below it into a one-line error."""
     try:
         return read(folder, entry.name)
     except GraphveilError:
@@ -381,7 +376,6 @@ class Dataset:
     """One dataset of the catalog.
 
     Args:
-        where: Origin of the data, in one line.
         read: Reader of those files; None without a local layout.
         fetch: Reader of the public copy; None without a download.
         remedy: Fix if the dataset is missing, other than to put ``files`` under the root.
@@ -399,7 +393,6 @@ class Dataset:
     remedy: str = ""
 
     def lies_under(self, root: Path) -> bool:
-        """Return whether the data are available without a download."""
         if self.read is None:
             return self.name.startswith(_SYNTHETIC)
         return all((root / file).is_file() for file in self.files)

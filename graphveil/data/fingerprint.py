@@ -114,7 +114,6 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
 
 
 def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
-    """Yield features, people in this order."""
     x = graph.x
     if isinstance(x, sparse.csr_array):
         yield from (np.ascontiguousarray(part).tobytes() for part in _parts_of(x[order]))
@@ -158,7 +157,6 @@ class GraphFingerprint:
         return cls(key, _tag(key, graph))
 
     def matches(self, graph: "Graph") -> bool:
-        """Whether the graph has these features and edges, in this order."""
         return hmac.compare_digest(self.tag, _tag(self.key, graph))
 
 

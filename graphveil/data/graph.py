@@ -435,7 +435,6 @@ class Graph:
         return self.replace(adjacency=adjacency, public=public, **self._node_fields(keep))
 
     def _node_fields(self, keep: Tensor) -> dict[str, Any]:
-        """Return the fields with one row per node, for the nodes of a mask or of these numbers."""
         given = {name: getattr(self, name) for name in ("y", "label_sets", "targets")} | self.masks
         rows = {name: None if value is None else value[keep] for name, value in given.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
@@ -777,7 +776,6 @@ class Graph:
         return data
 
     def _set(self, **fields: Any) -> None:
-        """Set fields while the graph is built."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 

@@ -153,7 +153,6 @@ def read_graph(
 
 
 def graph_of(found: TableInspection, files: TableFiles, *, name: str) -> Graph:
-    """Return the graph of two inspected files without errors."""
     assert files.edges is not None
     return Graph.from_edges(
         directed=files.directed,
@@ -196,14 +195,12 @@ def read_edges(
     directed: bool,
     csv_format: CsvFormat = COMMAS,
 ) -> Adjacency:
-    """Return a table of edges between known nodes, or the folder of a released graph."""
     return _edges(edges, _as_known(ids), (source, target), directed=directed, csv_format=csv_format)
 
 
 def read_ids(
     path: Path, ids: npt.NDArray[Any], *, column: str, csv_format: CsvFormat = COMMAS
 ) -> npt.NDArray[np.integer]:
-    """Return the indices of the nodes that a table lists by their ids."""
     return _positions(path, (column,), _as_known(ids), csv_format)[0]
 
 
@@ -219,7 +216,6 @@ def _edges(
 def _positions(
     path: Path, names: Sequence[str], nodes: KnownIds, csv_format: CsvFormat
 ) -> list[npt.NDArray[np.int64]]:
-    """Return the node of every id in some columns of a file."""
     table, written = tables.read_ids(path, names, csv_format=csv_format), tables.is_csv(path)
     found = []
     for name in names:
@@ -310,7 +306,6 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
 
 
 def has_split(folder: Path) -> bool:
-    """Whether a prepared graph, finished or not, includes a split."""
     manifest = read_manifest(folder)
     return manifest is not None and "train_mask.npy" in manifest.arrays
 
@@ -321,7 +316,6 @@ def manifest_of(adjacency: Adjacency) -> Manifest:
 
 
 def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
-    """Return the memory-mapped numbers of a file, after checking its length."""
     size = np.dtype(dtype).itemsize * count
     if not path.is_file() or path.stat().st_size != size:
         raise damaged_file_error(path)
@@ -372,13 +366,11 @@ class StoredEdges:
         return {"folder": self.folder, "manifest": self.manifest, "_checked": set()}
 
     def map_files(self) -> None:
-        """Map the files."""
         self._stamps = [Stamp.from_file(self.folder / name) for name in (OFFSETS, SOURCES)]
         self._indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
         self._sources: npt.NDArray[np.integer] = mapped(self.folder / SOURCES, "<i4", self.manifest.edges)
 
     def rows(self, start: int, stop: int) -> EdgeBlock:
-        """Return the edges into some rows."""
         check_stamps(self._stamps)
         for number, block in enumerate(self.manifest.blocks):
             first = self.manifest.blocks[number - 1].stop if number else 0
@@ -429,28 +421,23 @@ class Manifest(BaseModel):
 
     @property
     def rows(self) -> int:
-        """The rows that are done."""
         return self.blocks[-1].stop if self.blocks else 0
 
     @property
     def edges(self) -> int:
-        """The stored edges of the rows that are done."""
         return self.blocks[-1].edges if self.blocks else 0
 
     def write(self, folder: Path) -> None:
-        """Write the manifest, whole or not at all."""
         plain = self.model_dump(mode="json")
         write_atomic(folder / MANIFEST, json.dumps(plain | {"seal": _seal(plain)}, indent=1).encode())
 
     def completed(self, folder: Path) -> Manifest:
-        """Write and return the manifest of a graph whose blocks are all there."""
         whole = self.model_copy(update={"complete": True})
         whole.write(folder)
         return whole
 
 
 def keyed_sum(key: str, part: Any) -> str:
-    """Return the keyed sum of an array's bytes."""
     return hashlib.blake2b(part, key=bytes.fromhex(key), digest_size=16).hexdigest()
 
 
@@ -461,7 +448,6 @@ def _seal(plain: dict[str, Any]) -> str:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return a folder's manifest, None if it has none."""
     path = folder / MANIFEST
     if not path.is_file():
         return None
@@ -482,7 +468,6 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def damaged_file_error(path: Path, part: str = "") -> GraphError:
-    """Return the error for a file that differs from what was written."""
     return GraphError(
         f"{part + ' of ' if part else ''}{path} is damaged, incomplete or missing. Prepare the "
         "graph again into a new folder (graphveil prepare), or restore the file from a backup."
@@ -552,7 +537,6 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
 
 
 def _sum(path: Path, key: str) -> str:
-    """Return the keyed sum of a file's bytes, which are mapped and not loaded."""
     if not path.stat().st_size:
         raise damaged_file_error(path)
     return keyed_sum(key, np.memmap(path, dtype=np.uint8, mode="r"))
@@ -579,7 +563,6 @@ class SerializedGraph:
 
     @classmethod
     def from_graph(cls, graph: Graph) -> SerializedGraph:
-        """Split a graph into parts that can be sent to another process."""
         held = {part.name: getattr(graph, part.name) for part in fields(graph) if part.name not in _APART}
         arrays = {name: one.numpy() if isinstance(one, Tensor) else one for name, one in held.items()}
         public = None
@@ -588,7 +571,6 @@ class SerializedGraph:
         return cls(arrays, _as_arrays(graph.adjacency), public)
 
     def restored(self) -> Graph:
-        """Return the graph."""
         public = None
         if self.public is not None:
             public = PublicPart(_from_arrays(*self.public[0]), torch.from_numpy(self.public[1]))

@@ -283,7 +283,6 @@ class Interactions:
         edge_set: EdgeSet | None,
         notes: tuple[str, ...] = (),
     ) -> Interactions:
-        """Return the table of these entries, by index."""
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
         _check_sizes(len(people) + len(catalog))
         graph = Graph.from_edges(
@@ -314,13 +313,11 @@ class Interactions:
 
 
 def _check_sizes(count: int) -> None:
-    """Raise an error if there are more users and items than a table supports."""
     if count > MAX_NODES:
         raise GraphError(f"users and items together must be at most {MAX_NODES:,}. Split the table.")
 
 
 def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
-    """Return a sparse or dense matrix as bool rows of lists."""
     lowest = _lowest(min_rating)
     try:
         found: Any = matrix if sparse.issparse(matrix) else np.asarray(matrix)
@@ -348,13 +345,11 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
 
 
 def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> Lists:
-    """Return the item lists of these entries without duplicates."""
     lists: Lists = sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=shape)
     return lists
 
 
 def as_column(name: str, values: object) -> Column:
-    """Return a column of ids as Arrow has it."""
     import pyarrow as pa
 
     sparse_tensor = isinstance(values, torch.Tensor) and values.layout != torch.strided
@@ -372,7 +367,6 @@ def as_column(name: str, values: object) -> Column:
 
 
 def _occurring(users: Column) -> Column:
-    """Return the distinct users, sorted."""
     import pyarrow.compute as pc
 
     found = pc.unique(users)
@@ -380,7 +374,6 @@ def _occurring(users: Column) -> Column:
 
 
 def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -> KnownIds:
-    """Return public ids, each listed once."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -399,18 +392,15 @@ def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -
 
 
 def known_ids(path: Path, name: str, csv_format: CsvFormat = COMMAS) -> KnownIds:
-    """Return the public ids in a column of a file."""
     values = column(read_ids(path, [name], csv_format=csv_format), name)
     return _known_ids(f"column {name!r} of {path.name}", values, f"table[{name!r}]", written=is_csv(path))
 
 
 def _ids(name: str, values: object) -> npt.NDArray[Any]:
-    """Return public ids as an array."""
     return id_array(_known_ids(name, as_column(name, values), name).ids)
 
 
 def _lowest(min_rating: object) -> float | None:
-    """Return the lowest rating of an item on a list."""
     min_rating = checks.plain(min_rating)
     if min_rating is not None:
         checks.within(-_LARGEST, _LARGEST, min_rating=min_rating)  # type: ignore[arg-type]  # what it checks
@@ -444,7 +434,6 @@ def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.N
 
 
 def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
-    """Return the ratings of a relation of torch_geometric, None if it has none."""
     name = next((one for one in _RATINGS if getattr(relation, one, None) is not None), None)
     if name is None:
         return None
@@ -460,7 +449,6 @@ def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
 
 
 def _some_left(liked: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_]) -> None:
-    """Raise an error if no rating reaches ``min_rating``."""
     if given.any() and not liked.any():
         raise GraphError("min_rating is above every rating, so that all lists are empty; choose a lower one")
 
@@ -474,5 +462,4 @@ def positions(ids: npt.NDArray[Any], values: object, name: str) -> npt.NDArray[n
     catalog = as_column("item_ids", ids)
     advice = ("remove them",) * 2
     known = KnownIds(keys(catalog, "item_ids"), "the catalog", "item_ids", catalog.type, True, *advice)
-
     return match_ids([References(as_column(name, values), name, name, known, written=False)], "error")[0][0]

@@ -232,7 +232,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
-    """Return the manifest of an unfinished folder, None for a new one."""
     manifest = read_manifest(folder)
     if manifest is not None:
         if manifest.inputs != inputs and not manifest.blocks:
@@ -253,7 +252,6 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
 
 
 def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
-    """Write the node arrays, and the manifest of a graph without blocks."""
     key = secrets.token_hex(32)
     with full_disk_named(folder):
         sums, facts = write_arrays(folder, graph, key)
@@ -318,7 +316,6 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
 
 
 def _cut(file: BinaryIO, path: Path, size: int) -> None:
-    """Cut off bytes of an unfinished block."""
     if path.stat().st_size < size:
         raise damaged_file_error(path)
     file.truncate(size)
@@ -343,7 +340,6 @@ def _by_block(batches: Iterator[Keys], manifest: Manifest) -> Iterator[Keys]:
 
 @contextmanager
 def full_disk_named(folder: Path) -> Iterator[None]:
-    """Convert errors of a full disk into a ``GraphError`` that names the folder and a fix."""
     try:
         yield
     except OSError as error:
@@ -413,7 +409,6 @@ class EdgeTables:
             ) from None
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
-        """Return the query; additional inputs besides the files are registered in the session."""
         import pyarrow as pa
 
         ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
@@ -441,7 +436,6 @@ class EdgeTables:
         )
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
-        """Return the query of the two ends in one file, by its own columns and their types."""
         ends = list(self.columns)
         names = tables.column_names(file, ends, self.csv_format)
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"

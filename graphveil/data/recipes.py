@@ -132,7 +132,6 @@ def _check_shares(train: float, val: float) -> None:
 
 
 def _with_parts(graph: Graph, part: npt.NDArray[np.integer]) -> Graph:
-    """Return the graph with train, val and test where the part is 0, 1 and 2."""
     train, val, test = (torch.from_numpy(part == number) for number in range(3))
     return graph.with_split(train, val, test)
 
@@ -271,7 +270,6 @@ class DatasetRecipe:
         For several splits pass the same prepared graph with several seeds, not a graph that is already split.
 
         Args:
-            graph: Prepared graph.
             seed: Seed of the split, None for a random one.
             by_id: Whether to split all nodes by a hash of their ids without reading labels, as units that
                 protect node records require (``on_clients`` does so). Otherwise the labeled nodes are split
@@ -363,7 +361,6 @@ def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
     """Return the features with every column shifted and scaled to [0, 1]; constant columns become 0.
 
     Args:
-        x: Features (N, d).
         drop_constant: Whether to leave out constant columns. The number of columns then depends on the data.
 
     >>> unit_interval(torch.tensor([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]]))

@@ -36,9 +36,7 @@ class ColumnRule:
     a column of the table: it is 1 for every node, if no column is a feature.
 
     Args:
-        places: Number of hash buckets of a category, instead of values.
         fill: Replacement of a missing value, one number per column; with None a missing value is an error.
-        indicator: Whether an additional column marks missing values.
         fitted: Whether values or fill were read from the table.
     """
 
@@ -53,7 +51,6 @@ class ColumnRule:
 
     @property
     def columns(self) -> int:
-        """Number of features that the column becomes."""
         own = self.width if self.kind != "category" else self.places or len(self.values or ())
         return own + self.indicator
 
@@ -79,7 +76,6 @@ class ColumnRule:
         return how if self.fill is None else f"{how}, missing ones {self.fill[0]:g}"
 
     def write(self, column: Column, out: Matrix) -> None:
-        """Write a column's features into a matrix (rows, ``columns``)."""
         import pyarrow as pa
 
         missing = missing_in(column)
@@ -137,11 +133,8 @@ class Encoding:
     """Encoding of a table of nodes as features, column by column.
 
     Args:
-        ignored_nodes: Columns of the nodes that have no role.
-        ignored_edges: Columns of the edges that are not read.
         nodes_from_edges: Whether nodes were added because an edge names them, which makes their number depend
             on the edges.
-        null_values: Words for a missing value, None for the default ones.
         like_ids: Feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
@@ -160,7 +153,6 @@ class Encoding:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to check about the columns, as sentences."""
         found = [NO_FEATURES] if self.constant else []
         if self.like_ids:
             names, drop = ", ".join(map(repr, self.like_ids)), f"--drop {','.join(self.like_ids)}"
@@ -171,7 +163,6 @@ class Encoding:
 
     @property
     def constant(self) -> bool:
-        """Whether the nodes have no features but the constant one."""
         return self.rules == (CONSTANT_FEATURE,)
 
     @property
@@ -180,7 +171,6 @@ class Encoding:
         return tuple(rule.name for rule in self.rules if rule.fitted)
 
     def words(self, most: int = 12) -> str:
-        """Return which columns are features, and how, for plans."""
         if self.constant:
             return f"none: {CONSTANT_FEATURE.words()}"
         plain = ("a number", "0 or 1")
@@ -199,7 +189,6 @@ class Encoding:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read the output of ``as_plain``."""
         from pydantic import TypeAdapter
 
         try:
@@ -256,7 +245,6 @@ def matrix(table: Table, names: Sequence[str]) -> Matrix:
 
 
 def kind_of(kind: Any) -> Kind | None:
-    """Return the kind of values of an Arrow type, None if it is not numeric."""
     import pyarrow as pa
 
     types = pa.types
@@ -283,14 +271,12 @@ def missing_in(column: Column) -> npt.NDArray[np.bool_]:
 
 
 def missing_words(column: Column, name: str) -> str:
-    """Return that values are missing, or are NaN, which frames write for it."""
     nulls = column.null_count
     how = "has missing values; fill them, or drop the column or the rows" if nulls else _NAN_WORDS
     return f"column {name!r} {how}"
 
 
 def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
-    """Return a column without missing values as a matrix, according to its type."""
     import pyarrow as pa
 
     kind = column.type
@@ -458,7 +444,6 @@ def numeric_targets(
 
 
 def _labels(column: Column, name: str) -> Column:
-    """Return a column of text, integers, float32 or float64 without NaN, decimals or bools."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -540,7 +525,6 @@ def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDAr
 
 
 def empty_part_message(part: str) -> str:
-    """Return the error message for a part of the split without a labeled node."""
     return (
         f"the split has no labeled {part} nodes. Label more nodes, or choose another split (--split COLUMN). "
         "If classes are listed (--classes), spell them as the labels are spelled"

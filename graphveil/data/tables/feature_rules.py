@@ -94,7 +94,6 @@ class Category:
 
     @classmethod
     def parse(cls, text: str) -> Category:
-        """Read ``name``, ``name=a|b|c`` or ``name=hash:N``."""
         name, equals, rest = text.partition("=")
         kind, colon, number = rest.partition(":")
         if not name or (equals and not rest):
@@ -192,17 +191,14 @@ class EncodingOptions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words for a missing label or feature."""
         return NULL_VALUES if self.null_values is None else self.null_values
 
     @property
     def csv_format(self) -> CsvFormat:
-        """How CSV files are read."""
         return CsvFormat(self.delimiter or COMMAS.delimiter, self.decimal or COMMAS.decimal)
 
     @property
     def constant(self) -> float | None:
-        """Replacement of a missing number, if one was given."""
         if not self.missing.startswith(CONSTANT):
             return None
         try:
@@ -234,7 +230,6 @@ class EncodingOptions:
         )
 
     def _chosen(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as text and lists of text."""
         found = dict[str, Any]()
         for part in fields(self):
             value = getattr(self, part.name)
@@ -244,7 +239,6 @@ class EncodingOptions:
         return found
 
     def flags(self) -> list[str]:
-        """Return the equivalent command-line flags."""
         words = self._chosen()
         if self.delimiter is not None:
             words["delimiter"] = DELIMITERS.get(self.delimiter, self.delimiter)
@@ -278,7 +272,6 @@ def _delimiter(given: object) -> str:
 
 
 def names(given: Named, what: str = "columns") -> tuple[str, ...]:
-    """Return names from a list of them, or from a text with commas."""
     if isinstance(given, str):
         found = tuple(name for part in given.split(",") if (name := part.strip()))
         if not found and given.strip():
@@ -357,12 +350,10 @@ class FeatureRules:
         return [name for name in self.columns if name in self._categories]
 
     def named_values(self, name: str) -> tuple[str, ...]:
-        """Return the category values that the caller listed for a column."""
         category = self._categories.get(name)
         return () if category is None else category.values or ()
 
     def rule(self, table: Table, name: str) -> ColumnRule:
-        """Return the rule of a column."""
         column = files.column(table, name)
         if self._given is not None:
             known = self._filled(self._given[name], column)
@@ -385,7 +376,6 @@ class FeatureRules:
         return replace(rule, fill=(value,) * rule.width)
 
     def _numeric(self, column: Column, name: str) -> ColumnRule:
-        """Return the rule of a column of numbers."""
         import pyarrow as pa
 
         kind, how = kind_of(column.type), self._options.missing
@@ -506,7 +496,6 @@ def _check_listed(column: Column, name: str, listed: tuple[str, ...]) -> None:
 
 
 def _values(column: Column, name: str) -> tuple[str, ...]:
-    """Return the distinct values of a column, sorted."""
     import pyarrow.compute as pc
 
     distinct = pc.unique(column).drop_null()

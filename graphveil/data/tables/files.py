@@ -258,7 +258,6 @@ def column(table: Table, name: str) -> Column:
 
 
 def too_long(ids: Column) -> bool:
-    """Whether one of the texts is longer than an id may be."""
     import pyarrow.compute as pc
 
     return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
@@ -281,7 +280,6 @@ def without_words(values: Column, words: Sequence[str]) -> Column:
 
 
 def is_csv(path: Path) -> bool:
-    """Whether a table is a CSV by its name."""
     return path.name.lower().endswith(CSV)
 
 
@@ -308,7 +306,6 @@ def check_output(path: Path) -> None:
 
 
 def write(path: Path, table: Table) -> None:
-    """Write a table atomically, in the format of the path's suffix."""
     check_output(path)
     try:
         write_atomic(path, encode(table, path.suffix))
@@ -346,7 +343,6 @@ def _parse_options(csv_format: CsvFormat) -> Any:
 
 
 def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the file's column names as written."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -471,7 +467,6 @@ def number_hint(values: Any, name: str) -> str | None:
 
 
 def _typed(values: Any, words: Sequence[str], decimal: str) -> Any:
-    """Return a column of text as numbers, bools or dates if all values but the missing ones are such."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -511,7 +506,6 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _bad_line(path: Path, delimiter: str) -> str:
-    """Return the line number of the first CSV line that cannot be read; empty if none is found."""
     number = 1
 
     def lines(file: BinaryIO) -> Iterator[str]:
@@ -546,11 +540,9 @@ class FileSource:
 
     @property
     def title(self) -> str:
-        """The file's name."""
         return self.path.name
 
     def names(self) -> list[str]:
-        """Return all column names."""
         names = all_names(self.path, self.csv_format)
         if self.written and len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
             raise GraphError(f"{self.title} has one column; {commas(self.title, names)}")
@@ -564,7 +556,6 @@ class FileSource:
     def read(
         self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
     ) -> Table:
-        """Return some columns; arguments as for ``read``."""
         return read(self.path, columns, types, null_values, self.csv_format)
 
 
@@ -601,18 +592,15 @@ class FrameSource:
         return cls(table.drop_columns(unnamed) if unnamed else table, title)
 
     def names(self) -> list[str]:
-        """Return all column names."""
         return list(self.table.column_names)
 
     @property
     def written(self) -> bool:
-        """Whether values have no types: those of a frame have."""
         return False
 
     def read(
         self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
     ) -> Table:
-        """Return some columns."""
         return self.table.select(list(columns))
 
 
@@ -620,7 +608,6 @@ TableSource: TypeAlias = FileSource | FrameSource
 
 
 def _no_table(frame: Any, title: str) -> GraphError:
-    """Return which column of a frame Arrow cannot hold, and why."""
     import pyarrow as pa
 
     names = list(frame.keys()) if hasattr(frame, "keys") else []
@@ -639,7 +626,6 @@ def _no_table(frame: Any, title: str) -> GraphError:
 
 
 def reason(values: Any) -> str:
-    """Return why Arrow cannot store a column, and how to convert it."""
     kind = str(getattr(values, "dtype", ""))
     if kind.startswith("Sparse"):
         return "is sparse; make it dense first: column.sparse.to_dense()"
@@ -663,7 +649,6 @@ def reason(values: Any) -> str:
 
 
 def first_duplicate(names: Sequence[str]) -> str | None:
-    """Return a name that occurs twice."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -674,7 +659,6 @@ def check_columns(path: Path, chosen: Sequence[str], csv_format: CsvFormat = COM
 
 
 def check_distinct(chosen: Sequence[str]) -> None:
-    """Raise an error for a column that has two roles."""
     if (twice := first_duplicate(chosen)) is not None:
         raise GraphError(
             f"column {twice!r} is used for two different roles. Name a different column for each role."
@@ -684,7 +668,6 @@ def check_distinct(chosen: Sequence[str]) -> None:
 def feature_columns(
     path: Path, roles: Sequence[str], features: Sequence[str] | None, *, needs: str
 ) -> list[str]:
-    """Return the columns of a file that hold features: the chosen ones, or all without another role."""
     chosen = [] if features is None else list(features)
     names = check_columns(path, [*roles, *chosen])
     if features is None:

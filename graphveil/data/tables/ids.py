@@ -36,7 +36,6 @@ from graphveil.errors import GraphError
 
 
 def distinct_ids(table: Table, name: str) -> Column:
-    """Return a column of ids, none of which may occur twice."""
     import pyarrow.compute as pc
 
     ids = keys(column(table, name), name)
@@ -132,7 +131,6 @@ def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, writ
 
 
 def has_blanks(ids: Column) -> bool:
-    """Whether an id begins or ends with a blank."""
     import pyarrow.compute as pc
 
     return bool(pc.any(pc.not_equal(ids, pc.utf8_trim_whitespace(ids))).as_py())
@@ -212,7 +210,6 @@ class KnownIds:
 
     @property
     def kind(self) -> str:
-        """What the ids are, for messages."""
         import pyarrow as pa
 
         return "whole numbers" if pa.types.is_int64(self.ids.type) else "text"
@@ -244,7 +241,6 @@ class References:
 
 
 def match_ids(ends: Sequence[References], unknown: str) -> tuple[list[NodePositions], Column | None]:
-    """Return the positions of the references in each column, and the ids to add; raise on any problem."""
     places, problems, added = _matched(ends, unknown)
     if problems:
         raise GraphError("; ".join(map(str, problems)))
@@ -254,7 +250,6 @@ def match_ids(ends: Sequence[References], unknown: str) -> tuple[list[NodePositi
 def _matched(
     ends: Sequence[References], unknown: str
 ) -> tuple[list[NodePositions], list[GraphError], Column | None]:
-    """Return positions, what is wrong with them, and the ids to add."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -399,7 +394,6 @@ def end_of_another_kind(id: str, title: str, source: str, target: str) -> str | 
 
 
 def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
-    """Reject an edge table with one end that is another kind of thing, such as films next to users."""
     other = end_of_another_kind(id, title, source, target)
     if other is not None:
         raise GraphError(
@@ -471,7 +465,6 @@ def id_difference_hint(strangers: Column, ids: Column) -> str:
 
 
 def _as_numbers(texts: Column) -> Column:
-    """Return integers as decimal text, other text unchanged."""
     import pyarrow.compute as pc
 
     return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")
@@ -514,7 +507,6 @@ def _from_floats(end: References, numbers: bool) -> str:
 
 
 def _family(kind: Any) -> str | None:
-    """Return which types of ids are written alike as text."""
     import pyarrow as pa
 
     types = pa.types

@@ -90,13 +90,11 @@ class Roles:
 
     @property
     def of_nodes(self) -> dict[str, str]:
-        """The columns of the table of nodes by role."""
         named = {"id": self.id, "label": self.label, "split": self.split}
         return {role: name for role, name in named.items() if name is not None}
 
     @property
     def of_edges(self) -> list[str]:
-        """The columns of the table of edges."""
         return [name for name in (self.source, self.target, self.weight) if name is not None]
 
 
@@ -180,7 +178,6 @@ class TableOptions:
 
     @property
     def choices(self) -> EncodingOptions:
-        """The options for columns that become features."""
         given = {name: getattr(self, name) for name in CHOICES if getattr(self, name) is not None}
         return EncodingOptions.from_arguments(**given)
 
@@ -191,7 +188,6 @@ class TableOptions:
 
     @property
     def roles(self) -> Roles:
-        """The column of each role."""
         named = {role: getattr(self, role) for role in ROLES}
         for role, name in named.items():
             if not isinstance(name, str if role in _REQUIRED_ROLES else str | None):
@@ -224,7 +220,6 @@ class TableFiles(TableOptions):
     edges: Path | None = None
 
     def inspect(self, *, private_records: bool = False, private_edges: bool = False) -> TableInspection:
-        """Read both files once, and collect all validation errors; arguments as for ``inspect_tables``."""
         options = self.with_encoded_format()
         assert options.nodes is not None and options.edges is not None
         csv_format = options.csv_format
@@ -271,11 +266,9 @@ class TableInspection:
 
     @property
     def rows(self) -> int:
-        """The number of nodes."""
         return 0 if self.ids is None else len(self.ids)
 
     def matrix(self) -> Matrix:
-        """Return the features of all nodes."""
         return encode(self.features, self.rules, self.rows)
 
     @contextmanager
@@ -289,11 +282,9 @@ class TableInspection:
                 self.fixes.append(error.fix)
 
     def describe(self, table: str, name: str, type: str, becomes: str) -> None:
-        """Add the description of a column."""
         self.columns.append(ColumnFact(table, name, type, becomes))
 
     def raise_problems(self) -> None:
-        """Raise one error that lists all problems, if there are any."""
         if self.problems:
             passing = self.suggestion
             raise TableError(
@@ -380,7 +371,6 @@ def inspect_tables(
 
 
 def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
-    """Return the roles of existing columns; missing columns are reported as errors."""
     absent = {role: None for role, name in roles.of_nodes.items() if name not in names}
     absent |= {} if roles.weight is None or roles.weight in edge_names else {"weight": None}
     return replace(roles, **absent)  # type: ignore[arg-type]  # the column of ids is there
@@ -389,7 +379,6 @@ def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
 def _names(
     given: TableSource, wanted: list[str], needed: Sequence[str], found: TableInspection
 ) -> list[str] | None:
-    """Return the columns of a table and collect errors; None if a needed column is missing or repeated."""
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
@@ -410,7 +399,6 @@ def _inspect_nodes(
     classes: Sequence[str] | None,
     listed: Column | None,
 ) -> None:
-    """Read the table of nodes, and collect what is wrong with each column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -469,7 +457,6 @@ def _inspect_nodes(
 
 
 def _without_words(table: Table, features: FeatureRules, words: Sequence[str]) -> Table:
-    """Return the table with the words for a missing value removed from text that becomes features."""
     import pyarrow as pa
 
     types = pa.types
@@ -489,7 +476,6 @@ def _without_words(table: Table, features: FeatureRules, words: Sequence[str]) -
 
 
 def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[str | None]:
-    """Return the part of the split of each node, None for nodes in no part."""
     import pyarrow as pa
 
     try:
@@ -529,7 +515,6 @@ def _with_listed(table: Table, id: str, listed: Column | None) -> Table:
 
 
 def _inspect_edges(found: TableInspection, given: TableSource, roles: Roles) -> None:
-    """Read the ends of all edges as node indices, and collect the problems."""
     import pyarrow as pa
 
     assert found.ids is not None
@@ -635,6 +620,5 @@ def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> st
 
 
 def _called(words: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the first name that matches one of the words, in the order of the words, ignoring case."""
     lower = {name.lower().strip(): name for name in reversed(names)}
     return next((lower[word] for word in words if word in lower), None)
