@@ -91,15 +91,7 @@ _NEGLIGIBLE, _ROWS = 1e-6, 1 << 14  # share of the largest eigenvalue, and rows 
 
 @dataclass(frozen=True, eq=False)
 class PairScores(FittedGraphModel):
-    """The scores of all pairs, which follow from released sums.
-
-    Args:
-        terms: Features of pairs.
-        weights: Weights of the features (K).
-        offset: Added to the weighted features.
-        products: Released sum of products over edges (d, d).
-        symmetric: Whether edges have no direction.
-    """
+    """The scores of all pairs, which follow from released sums."""
 
     terms: PairTerms
     weights: Floats
@@ -109,17 +101,14 @@ class PairScores(FittedGraphModel):
 
     @property
     def nodes(self) -> int:
-        """The number of nodes."""
         return len(self.terms.left[0])
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
-        """Return the error of a prediction for another graph."""
         return NotImplementedGuaranteeError(
             "Scores are for pairs of nodes of the fitted graph. Fit the other graph, which is a new release."
         )
 
     def state(self) -> State:
-        """Return the parameters as tensors by name."""
         terms = self.terms
         tables = {f"left{k}": table for k, table in enumerate(terms.left)}
         tables |= {f"right{k}": table.clone() for k, table in enumerate(terms.right)}
@@ -131,17 +120,10 @@ class PairScores(FittedGraphModel):
         }
 
     def of(self, sources: Ids, targets: Ids) -> Floats:
-        """Return the score of each pair (P)."""
         return weighted(self.terms(sources, targets), self.weights) + self.offset
 
     def best(self, nodes: Ids, k: int, known: tuple[Ids, Ids] | None) -> tuple[Ids, Floats]:
-        """Return the k nodes with the highest scores for each node, and the scores, (M, k) each.
-
-        Args:
-            nodes: Nodes (M).
-            k: Number of candidates.
-            known: Starts and ends of edges to leave out.
-        """
+        """Return the k nodes with the highest scores for each node, and the scores, (M, k) each."""
         ids, scores = np.full((len(nodes), k), -1), np.full((len(nodes), k), -np.inf)
         left, right, error = _score_tables(self, nodes)
         step = max(1, _CHUNK // self.nodes)
@@ -167,12 +149,7 @@ class PairScores(FittedGraphModel):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkMethod(Method):
-    """A link predictor with all constructor keywords resolved.
-
-    Args:
-        held_out: Share of node pairs whose edges are not fitted.
-        dim: Maximum number of columns of feature vectors; None for the default of the number of nodes.
-    """
+    """A link predictor with all constructor keywords resolved."""
 
     held_out: float = 0.1
     dim: int | None = None
@@ -183,14 +160,12 @@ class LinkMethod(Method):
         return isinstance(self.privacy_config.unit, UndirectedEdge)
 
     def width(self, nodes: int) -> int:
-        """Return the maximum number of columns of feature vectors for a number of nodes."""
         return self.dim or (DIM if nodes <= LARGE else LARGE_DIM)
 
     def check_task(self, graph: Graph) -> None:
         """Do nothing: labels of any type are features at most."""
 
     def check(self, view: Graph) -> None:
-        """Reject a graph that does not fit the unit, or that has no pairs."""
         if view.num_nodes < 2:
             raise GraphError(
                 "The graph has only one node, but a link needs two. Pass a graph with at least two nodes."
@@ -198,7 +173,6 @@ class LinkMethod(Method):
         check_unit(self.privacy_config, view, reads_edges=True)
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the number of nodes, and of columns of their vectors."""
         width = vector_width(view, self.width(view.num_nodes))
         return PublicSizes(nodes=view.num_nodes, classes=0, features=width)
 
@@ -243,7 +217,6 @@ class LinkMethod(Method):
         return calibrate_plan(config.unit, epsilon, delta, queries, num_nodes=sizes.nodes)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Query the plan, and return the scores."""
         plan, nodes, symmetric = session.planned, view.num_nodes, self.symmetric
         with session.stage("features"):
             vectors = node_vectors(view, self.width(nodes), session.streams.numpy("features"))
@@ -292,7 +265,6 @@ class LinkMethod(Method):
         return FitResult(trained=trained, proba=None, learned={"metrics": metrics, "curves": curves})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> PairScores:
-        """Return the scores from the result of ``PairScores.state`` and the ``offset``."""
         count = TERMS + len(count_shares(self.privacy_config.budget).clusters)
         left, right = ([state[f"{side}{k}"] for k in range(count)] for side in ("left", "right"))
         terms = PairTerms(tuple(left), tuple(right), state["center"], state["scale"])
@@ -307,7 +279,6 @@ class LinkMethod(Method):
 
 
 def count_shares(epsilon: float) -> CountShares:
-    """Return the shares of counts for a budget."""
     return next(one for one in COUNT_SHARES if epsilon >= one.least_epsilon)
 
 
@@ -328,10 +299,7 @@ def _cluster_counts(
 
     Args:
         release, plan: The open release and its plan, which has these queries after the products.
-        stages: The parameters of these queries.
         vectors, matrix: Public vectors and the released interaction.
-        counts: Noisy number of edges of each node.
-        rng: Public generator of clusters.
     """
     found, classes = list[Tensor](), np.zeros(len(vectors), dtype=np.int64)
     values, basis = np.linalg.eigh((matrix + matrix.T) / 2)

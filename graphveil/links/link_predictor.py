@@ -191,7 +191,6 @@ class LinkPredictor(PairModel):
 
     @property
     def _held_out(self) -> HeldOutPairs:
-        """The pairs that were held out, as all queries of the fit leave them out."""
         assert self.fitted.plan is not None
         query = self.fitted.plan.queries[1]
         assert isinstance(query, EdgeProductQuery)
@@ -417,7 +416,6 @@ def _as_graph(given: Any, unit: str) -> Graph:
 
 
 def _whole(values: Any, name: str) -> Ids:
-    """Return whole numbers as an array."""
     try:
         found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
     except (TypeError, ValueError):  # lists of different lengths

@@ -27,14 +27,6 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator) -> Tensor:
     multiplied by inverse document frequencies. Other columns are standardized. A truncated singular value
     decomposition reduces the columns. A graph without features uses one-hot labels.
 
-    Args:
-        view: Graph, of which features and labels are read.
-        dim: Maximum number of columns.
-        rng: Public generator of the first subspace.
-
-    Raises:
-        GraphError: If features are the same for all nodes, and there are no labels.
-
     Privacy:
         Reads features and labels only, which are public under edge-level units.
 
@@ -57,18 +49,13 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator) -> Tensor:
 
 
 def vector_width(view: Graph, dim: int) -> int:
-    """Return the number of columns of ``node_vectors``.
-
-    Raises:
-        GraphError: If features are the same for all nodes, and there are no labels.
-    """
+    """Return the number of columns of ``node_vectors``."""
     x = _features(view)
     columns = int((_one_hot(view) if x is None else x).shape[1])
     return columns if columns <= dim else min(dim, view.num_nodes)
 
 
 def _features(view: Graph) -> Any:
-    """Return scaled features; None if all nodes have the same."""
     x = FeatureScaling.from_public_features(view.x).apply(view.x)
     return None if isinstance(x, Tensor) and bool((x == x[:1]).all()) else x
 

@@ -64,8 +64,6 @@ def interaction(
     noise and sampling error.
 
     Args:
-        products: W, noisy, shape (d, d).
-        vectors: x, shape (N, d).
         sources, targets: Rates s and t of nodes, shape (N).
         edges: Noisy number m of edges.
         sigma: Standard deviation of the noise of W.
@@ -86,7 +84,6 @@ def interaction(
 
 
 def _moments(vectors: Tensor, rates: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the weighted mean, and the weighted second moment by its eigenvalues and eigenvectors."""
     width, total = vectors.shape[1], rates.sum()
     mean, second = np.zeros(width), np.zeros((width, width))
     for first in range(0, len(vectors), 1 << 16):
@@ -140,10 +137,6 @@ def positions(counts: Floats, degrees: Floats, noise: float, known: tuple[Tensor
     these the rows are noisy observations of positions. Their prior mean is a linear function of ``known``,
     fitted by least squares, and the variance around it is estimated by moments.
 
-    Args:
-        counts: Noisy counts, shape (N, C).
-        degrees: Expected number of counted ends of each node, shape (N).
-        noise: Standard deviation of the noise of a count.
         known: Public or released tables (N, d) that predict positions.
     """
     nodes, columns = counts.shape
@@ -226,7 +219,6 @@ def pair_terms(
 
 
 def whole_table(table: Tensor) -> Tensor:
-    """Return a table as whole numbers of at most 2^13 in float32."""
     largest = max(float(table.abs().max()), 1e-12)
     return (table * ((1 << TABLE_BITS - 1) / largest)).trunc_()
 
@@ -245,10 +237,8 @@ def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
     S is the mean of the covariances of edges and of all pairs. A difference of means is shrunk by the share
     of its square that the noise explains, and the covariance of edges toward that of all pairs.
 
-    Args:
         sums: Noisy sums over edges: of K clipped features, of their products, and the number of edges.
         sample: Clipped features of public random pairs, shape (P, K).
-        noise: Standard deviation of the noise of each sum.
     """
     count = sample.shape[1]
     edges = max(float(sums[-1]), noise, 1.0)
@@ -278,9 +268,6 @@ def noisy_metrics(
 
     Args:
         histogram: Noisy numbers of edges by cell of the score, ascending.
-        shares: Shares of random pairs by cell.
-        sigma: Standard deviation of the noise.
-        rng: Draws the noise again.
     """
     possible = histogram - sigma * rng.standard_normal((_DRAWS, len(histogram)))
 
@@ -297,7 +284,6 @@ class ScoreCurves(NamedTuple):
     """Points of curves over all thresholds, as lists of [x, y]: noisy and public.
 
     Attributes:
-        roc: False-positive rate and true-positive rate, ascending.
         precision_recall: Recall and precision, ascending, for as many random pairs as edges.
     """
 

@@ -37,19 +37,16 @@ class PairModel(Model):
     def _fit_with(
         self, data: Any, workspace: Path | str | None, on_progress: OnProgress | None, *, progress: bool
     ) -> Self:
-        """Fit data, or execute a prepared fit."""
         with shown_progress(on_progress or no_progress, progress=progress) as shown:
             return self._fit_in(self._session(shown, workspace), data, self._prepared(data))
 
     @property
     def _metrics(self) -> dict[str, Interval] | None:
-        """The released metrics."""
         metrics: dict[str, Interval] | None = self.fitted.learned["metrics"]
         return metrics
 
     @property
     def _card_metrics(self) -> list[tuple[str, str, float, float, float]]:
-        """The released metrics for a model card."""
         return [
             (name, LINK_METRIC_NAMES[name], one.value, one.low, one.high)
             for name, one in (self._metrics or {}).items()
@@ -152,7 +149,6 @@ class PairModel(Model):
         ids: npt.NDArray[Any] | None = None,
         **learned: Any,
     ) -> FittedModel:
-        """Return a fit of stored parts."""
         known = None if metrics is None else {name: Interval(**one) for name, one in metrics.items()}
         return FittedModel(
             method=self.config,

@@ -396,12 +396,7 @@ class Recommender(PairModel):
 
 @dataclass(frozen=True, kw_only=True)
 class RecommenderMethod(Method):
-    """A recommender with all constructor keywords resolved.
-
-    Args:
-        max_items: Maximum number of modeled items.
-        item_ids: Id of each item of a table, whose nodes are users and then items. Set for a fit.
-    """
+    """A recommender with all constructor keywords resolved."""
 
     max_items: int = 1024
     item_ids: npt.NDArray[Any] | None = field(default=None, compare=False)
@@ -418,15 +413,12 @@ class RecommenderMethod(Method):
         """Do nothing: a table was checked when it was built."""
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return notes of the guarantee summary about the data."""
         return view.notes
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return the use of edges: recommendations read lists."""
         return "lists"
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the numbers of users and items."""
         return _sizes(view.num_nodes - len(self._catalog), len(self._catalog))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -443,7 +435,6 @@ class RecommenderMethod(Method):
         )
 
     def _queries(self, unit: Unit, mu: float, items: int) -> tuple[Query, ...]:
-        """Return the queries of a total mu."""
         of_metrics = _METRICS if self.privacy_config.private_metrics else 0.0
         shares = _POPULARITY, 1 - _POPULARITY - of_metrics
         popularity_mu, products_mu = (mu * math.sqrt(share) for share in shares)
@@ -463,7 +454,6 @@ class RecommenderMethod(Method):
         return queries
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Answer the plan's queries, and return the item model and the hit rate."""
         ids, nodes = self._catalog, view.num_nodes
         users, streams = nodes - len(ids), session.streams
         if session.plan is None:
@@ -497,7 +487,6 @@ class RecommenderMethod(Method):
         return FitResult(trained=items, proba=None, learned={"metrics": metrics})
 
     def _exact(self, view: Graph, users: int) -> ItemModel:
-        """Return the item model of exact sums, under unit ``none``."""
         table = Interactions(view, np.arange(users), self._catalog)
         lists = table.lists().astype(np.float64)
         lengths = np.maximum(np.diff(lists.indptr), 1)
@@ -508,12 +497,10 @@ class RecommenderMethod(Method):
         return item_model(self._catalog, popularity, modeled, products, 0.0)
 
     def _modeled(self, popularity: Floats, noise: float) -> npt.NDArray[np.int64]:
-        """Return the items whose popularity exceeds its noise, most popular first."""
         order = np.argsort(-popularity, kind="stable")
         return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> ItemModel:
-        """Return the item model from the result of ``ItemModel.state``."""
         arrays, ids = {name: part.numpy() for name, part in state.items()}, self._catalog
         modeled, shape = arrays["modeled"], (len(arrays["modeled"]),) * 2
         if arrays["popularity"].shape != ids.shape or arrays["similarity"].shape != shape:
@@ -537,12 +524,8 @@ def item_model(
 ) -> ItemModel:
     """Return the item model of released sums; it is post-processing.
 
-    Args:
-        item_ids: Id of each item.
-        popularity: Released popularity of each item.
-        modeled: Items of the rows of ``products``.
-        products: Released products (m, m), symmetric.
-        sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
+    products: Released products (m, m), symmetric.
+    sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
     """
     values, vectors = np.linalg.eigh(products)
     penalty = max(_MIN_PENALTY, _PENALTY * sigma * math.sqrt(2 * len(modeled)))
@@ -553,11 +536,6 @@ def item_model(
 
 
 def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
-    """Return given lists as sparse rows over the catalog.
-
-    Raises:
-        GraphError: If an id is unknown, or a matrix or table has another catalog.
-    """
     if isinstance(given, Interactions):
         if not np.array_equal(given.item_ids, item_ids):
             raise GraphError(
@@ -585,7 +563,6 @@ def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
 
 
 def _is_no_list(value: Any) -> bool:
-    """Whether a value is no list of ids."""
     return isinstance(value, str | bytes) or not (
         isinstance(value, Sequence) or getattr(value, "ndim", 0) == 1
     )

@@ -244,9 +244,7 @@ class FeatureRandomizer:
     """Randomizes the features of all nodes of a graph, independently of the model.
 
     Args:
-        method: Name of the method in the privacy ledger.
         report_config: How one node randomizes its features; labels are public.
-        notes: Further notes of the guarantee.
     """
 
     method: str
@@ -254,13 +252,11 @@ class FeatureRandomizer:
     notes: tuple[str, ...] = ()
 
     def mechanism(self, features: int) -> FeatureMechanism:
-        """Return the mechanism for this number of features."""
         found = self.report_config.mechanism(features)
         assert found is not None  # HeteroRR always reports features
         return found
 
     def guarantee(self, view: Graph, privacy_config: PrivacyConfig) -> Guarantee:
-        """Return the guarantee for the features of this graph's nodes."""
         claim = self.mechanism(view.num_features).claim
         seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
         return report_guarantee(
@@ -271,7 +267,6 @@ class FeatureRandomizer:
         )
 
     def row(self, features: int) -> QueryRow:
-        """Return the table row that describes the LDP report of each node."""
         return feature_row(self.mechanism(features))
 
     def randomize(self, view: Graph, session: Session) -> RandomizedFeatures:
@@ -309,13 +304,11 @@ class FeatureRandomizer:
             return RandomizedFeatures(self.estimates(view, released), released, clipped)
 
     def estimates(self, view: Graph, released: State) -> Features:
-        """Return the perturbed features, estimated from the released reports."""
         mechanism = self.mechanism(view.num_features)
         reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
         return estimate_features(mechanism, reported, view.x, self.report_config.scaling).deviations
 
     def _perturb(self, session: Session, x: Features) -> State:
-        """Return the LDP reports of all nodes."""
         noise = LocalNoise(session.noise_seed)
         mechanism = self.mechanism(x.shape[1])
         purpose = (
@@ -333,12 +326,7 @@ class FeatureRandomizer:
 
 @dataclass(frozen=True, kw_only=True)
 class HeteroMethod(Method):
-    """A network on one released graph, and on features that nodes randomize locally.
-
-    Args:
-        graph_method: Release of the graph, and training on it.
-        feature_randomizer: Local randomization of the features.
-    """
+    """A network on one released graph, and on features that nodes randomize locally."""
 
     graph_method: FullGraphMethod
     feature_randomizer: FeatureRandomizer
@@ -358,11 +346,9 @@ class HeteroMethod(Method):
         self.graph_method.check(view)
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        """Return the sizes that a plan for this graph depends on."""
         return self.graph_method.sizes_of(view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph."""
         return self.graph_method.plan(sizes)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
@@ -371,11 +357,9 @@ class HeteroMethod(Method):
         return self.graph_method.guarantee(plan, view).with_additional(of_features)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
-        """Return table rows for the released edges and for the feature report of each node."""
         return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Randomize features, release the graph, and train on both."""
         features = self.feature_randomizer.randomize(view, session)
         outcome = self.graph_method.fit(view.replace(x=features.x), session)
         return replace(
@@ -386,7 +370,6 @@ class HeteroMethod(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedHetero":
-        """Return the trained network with the stored parameters."""
         trained = self.graph_method.restore(state, sizes, released)
         return TrainedHetero(trained, self.feature_randomizer)
 
@@ -399,18 +382,14 @@ class TrainedHetero(TrainedModel):
     feature_randomizer: FeatureRandomizer
 
     def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return the sizes that the plan for another graph depends on."""
         return self.graph_model.sizes_for(view, fitted)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the other graph."""
         return self.graph_model.plan_for(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Randomize features, release the other graph, and predict from both."""
         features = self.feature_randomizer.randomize(view, session)
         return self.graph_model.answer(view.replace(x=features.x), session, kept)
 
     def state(self) -> State:
-        """Return the parameters of the network."""
         return self.graph_model.state()

@@ -100,25 +100,18 @@ class LabelPosterior(LocalEstimator):
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorMethod(LocalMethod):
-    """The posterior of each node's class, from reported labels and public edges.
-
-    Args:
-        prior: Candidate posteriors to mix, a name in ``PRIORS``.
-        steps: Number of diffusion hops; ``"auto"`` becomes a number when it is fitted.
-    """
+    """The posterior of each node's class, from reported labels and public edges."""
 
     prior: Prior
     steps: Steps
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
             records = self.collected(view, session).records
         with session.stage("classifier"):
             return self.cross_fit(view, records).result
 
     def cross_fit(self, view: Graph, records: RandomizedRecords) -> HeldOutFit:
-        """Infer classes from reported labels, and without those of each fold."""
         labels, method = records.labels, self
         if self.steps == AUTO:  # predictions of a graph that has grown have the same number of hops
             method = replace(self, steps=diffusion_hops(view.adjacency))
@@ -149,7 +142,6 @@ class TrainedLabelPosterior(TrainedOnReports):
     """Reported labels, and the edges that they were fitted on.
 
     Args:
-        method: Randomization of labels, and inference of classes.
         version: Version of the fitted edges; None for a model that was loaded from a file.
     """
 
@@ -177,5 +169,4 @@ class TrainedLabelPosterior(TrainedOnReports):
         return self.reports is not None and self.version is not None and self.version() in versions
 
     def state(self) -> State:
-        """Return an empty state, because there are no parameters."""
         return {}

@@ -76,12 +76,10 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     @classmethod
     def is_local(cls, unit: str | None) -> bool:
-        """Return whether records are randomized before training under a privacy unit."""
         return True
 
     @classmethod
     def reads_labels_only(cls, configuration: Mapping[str, Any]) -> bool:
-        """Return whether a model with these constructor keywords reads no features."""
         return not issubclass(cls, FeatureKeywords)
 
     @abstractmethod
@@ -101,17 +99,12 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     @property
     def _local_method(self) -> LocalMethod:
-        """The frozen configuration under ``local-attributes``."""
         if not isinstance(self.config, LocalMethod):  # of a method that has other units, too
             raise ConfigError(f"Unit {self.unit!r} collects no LDP reports. Pass unit='local-attributes'.")
         return self.config
 
     def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return the mechanism that randomizes a vector of ``dim`` features.
-
-        Raises:
-            ConfigError: The method reports no features.
-        """
+        """Return the mechanism that randomizes a vector of ``dim`` features."""
         mechanism = self._local_method.report_config.mechanism(dim)
         if mechanism is None:
             raise ConfigError(
@@ -120,7 +113,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         return mechanism
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
-        """Return the mechanism that randomizes a label of ``classes`` classes."""
         return self._local_method.report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
@@ -128,7 +120,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self._local_method.guarantee_for_sizes(features, classes)
 
     def reports_for(self, features: int, classes: int) -> tuple[QueryRow, ...]:
-        """Return table rows that describe the LDP report of a node."""
         return self._local_method.report_config.rows(features, classes)
 
     @classmethod
@@ -138,9 +129,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         Args:
             protocol: Public parameters of the collection: mechanisms and their budgets.
             configuration: Further constructor keywords.
-
-        Returns:
-            The unfitted estimator.
 
         Raises:
             ConfigError: A keyword contradicts the protocol, or the method cannot learn from the protocol: it
@@ -183,11 +171,6 @@ class LocalEstimator(LabelKeywords, Estimator):
             adjacency: Public edges between the nodes, numbered as in the collector.
             public_features: Public features (N, d) of all nodes, for a protocol that collects only the label.
                 Their guarantee is eps_x = inf, which is no protection.
-            ids: Ids of the nodes (N), for tables of predictions.
-            on_progress: Callback for stages and epochs.
-
-        Returns:
-            This estimator.
 
         Raises:
             ConfigError: The estimator does not match the protocol of the collector, or ``unsafe_noise_seed``
@@ -243,10 +226,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         Args:
             fitted: Model that was fitted in this process; reports are not saved with a model.
             graph: The graph that it was fitted to, with the same split.
-            on_progress: Callback for stages and epochs.
-
-        Returns:
-            This estimator.
 
         Raises:
             ConfigError: The two models randomize records differently, or the other model has no reports.
@@ -330,11 +309,9 @@ class LocalEstimator(LabelKeywords, Estimator):
         return super().evaluate(graph, split, threshold=threshold, positive=positive)
 
     def _request_factory(self) -> RequestFactory:
-        """Return the factory of feature collections on other graphs."""
         return collection_requests
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        """Return the predictions of the fitted graph, with the reports that they are based on."""
         reports = _reports_of(fitted)
         if reports is None:
             return super()._cached_prediction(fitted)
@@ -354,14 +331,6 @@ def complete_from_protocol(
     protocol: CollectionProtocol, configuration: Mapping[str, Any], *, label_only: bool = False
 ) -> dict[str, Any]:
     """Return a configuration completed with the parameters of a collection protocol.
-
-    Args:
-        protocol: Defines what is collected, the mechanisms, and their budgets.
-        configuration: Constructor keywords.
-        label_only: Whether the method learns from labels alone.
-
-    Raises:
-        ConfigError: A keyword contradicts the protocol, or the method cannot learn from the protocol.
 
     >>> from graphveil.mechanisms import LabelRR, MultiBit
     >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
@@ -398,7 +367,6 @@ def complete_from_protocol(
 
 
 def _feature_parameters(mechanism: MultiBit | FeatureRR | None) -> dict[str, Any]:
-    """Return the keywords that the feature mechanism of a protocol determines."""
     if mechanism is None:
         return {"eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
@@ -436,9 +404,6 @@ def as_graph(
 
     The features of the graph are the deviations of the estimates, or public features if the protocol collects
     none. Its labels are the randomized labels. Nodes without a report are in no part of the split.
-
-    Raises:
-        GraphError: The edges are of other nodes, or fewer than two nodes have reported.
     """
     protocol, answered = collector.protocol, collector.answered
     assert protocol.label is not None

@@ -76,10 +76,8 @@ NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spe
 class ReceivedReports:
     """The reports of one collection: of a fit, or existing ones that a fit uses in place of records.
 
-    Args:
-        records: The reports.
-        clipped: Clipped values of each node, a handle; None if only the clients know them.
-        guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
+    clipped: Clipped values of each node, a handle; None if only the clients know them.
+    guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
     """
 
     records: RandomizedRecords
@@ -92,7 +90,6 @@ class LocalMethod(Method):
     """A model that is fitted to locally randomized node records and public edges.
 
     Args:
-        report_config: Randomization of a node record.
         missing_labels: Share of reporting nodes without a label. It is part of the label noise.
         received: Existing reports for this fit; None to randomize records.
     """
@@ -102,7 +99,6 @@ class LocalMethod(Method):
     received: ReceivedReports | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Reject a share of missing labels if labels are not randomized."""
         if self.missing_labels and not self.protects_labels:
             raise ConfigError(
                 f"missing_labels={self.missing_labels:g} is only for randomized labels, which need a "
@@ -131,7 +127,6 @@ class LocalMethod(Method):
     # -- the guarantee -------------------------------------------------------------------------------------
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
-        """Return the guarantee of the LDP reports of this graph's nodes."""
         if self.received is not None and self.received.guarantee is not None:
             return self.received.guarantee
         if not self.privacy_config.protects:
@@ -143,7 +138,6 @@ class LocalMethod(Method):
         return replace(guarantee, notes=(*self.notes(view), *labels), received=received)
 
     def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records with these numbers of features and classes, for any graph."""
         mechanism = self.report_config.mechanism(features)
         claims: dict[Part, LocalDPClaim] = {} if mechanism is None else {"features": mechanism.claim}
         return self._report_guarantee(claims | {"label": self.report_config.label(classes).claim})
@@ -162,14 +156,12 @@ class LocalMethod(Method):
         return report_guarantee(claims, deviations=(*own, *config.deviations, *seeded))
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        """Return the notes about the data for the guarantee."""
         notes = tuple(note for note in view.notes if note != RANGES_PUBLIC)
         if self.privacy_config.protects and self.report_config.features is None:
             notes = (*notes, NO_FEATURE_REPORTS_NOTE)
         return (*notes, ROW_SCALED) if self.report_config.scaling == "row" else notes
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
-        """Return table rows that describe the LDP report of each node."""
         return self.report_config.rows(sizes.width, sizes.classes) if self.privacy_config.protects else ()
 
     # -- one collection ------------------------------------------------------------------------------------
@@ -243,11 +235,9 @@ class LocalMethod(Method):
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
     def fold_generator(self) -> torch.Generator:
-        """Return the randomness of held-out folds, which the seed determines, and so the results."""
         return PublicStreams(self.privacy_config.seed or 0).torch("held-out labels")
 
     def mixture(self, view: Graph, noisy: NoisyLabels, prior: Prior, steps: Steps) -> PosteriorMixture:
-        """Return the posterior of all nodes from reported labels, by the candidates of a prior."""
         assert isinstance(steps, int)  # ``"auto"`` was resolved
         return mixed_posterior(
             noisy,
@@ -274,8 +264,6 @@ class HeldOutFit:
     """A fit to all reports, and its predictions of held-out reports.
 
     Args:
-        result: Result of the fit.
-        proba: Its probabilities (N, C) of all nodes.
         held_out: Probabilities (N, C) of reporting nodes, from a fit without the reports of their fold.
     """
 
@@ -286,17 +274,12 @@ class HeldOutFit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedOnReports(TrainedModel):
-    """A model that was fitted to LDP reports.
-
-    Args:
-        reports: Reports that the model was fitted to; None for a model from a file, which contains none.
-    """
+    """A model that was fitted to LDP reports."""
 
     reports: RandomizedRecords | None
 
     @property
     def reads_features(self) -> bool:
-        """Whether the nodes of another graph report their features for its prediction, by ``collect``."""
         return False
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -319,7 +302,6 @@ class CollectionRequest:
     """One collection of features on another graph.
 
     Args:
-        graph: View of the graph to predict.
         privacy_cost: Guarantee of this collection alone.
         steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
         before: Stored reports of the graph that it has grown from.
@@ -334,7 +316,6 @@ class CollectionRequest:
 
     @property
     def edge_sets(self) -> EdgeSet:
-        """The edge sets of the reporting nodes."""
         return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
 
     def record_in(self, ledger: PredictionComposition) -> PredictionComposition:

@@ -155,7 +155,6 @@ class KPropConfig:
 
     @classmethod
     def from_keywords(cls, given: LpgnnKeywords, steps: Steps, **further: Any) -> Self:
-        """Check the keywords and return the configuration for ``steps`` hops."""
         checks.one_of(AGGREGATORS, aggregator=given.aggregator)
         checks.one_of(ISOLATED, isolated=given.isolated)
         check_steps(0, x_steps=given.x_steps, y_steps=given.y_steps)
@@ -166,7 +165,6 @@ class KPropConfig:
         """Reject a map that cannot be computed on this machine."""
 
     def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> KProp:
-        """Return the hops on the given edges; by default as many as configured."""
         steps = self.steps if steps is None else steps
         assert isinstance(steps, int)  # selected by ``NetworkMethod.fit``
         return KProp(
@@ -178,11 +176,9 @@ class KPropConfig:
         )
 
     def candidates(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
-        """Return the map of a graph for each number of hops."""
         return [self.hops(view.adjacency, each) for each in steps]
 
     def along(self, view: Graph, session: Session) -> Propagation:
-        """Return the map of a graph for the configured number of hops."""
         return self.candidates(view, session, [self.steps])[0]
 
 
@@ -196,8 +192,6 @@ class NetworkMethod(LocalMethod):
     Args:
         settings: Keywords of the network and its training. In a candidate (``candidates``) all but
             ``x_steps``, which ``propagation`` has, are resolved.
-        propagation: Propagation of features.
-        schedule: Epochs, learning rate and weight decay.
     """
 
     settings: LpgnnKeywords
@@ -206,7 +200,6 @@ class NetworkMethod(LocalMethod):
 
     @classmethod
     def from_estimator(cls, model: LocalEstimator, propagation: KPropConfig) -> Self:
-        """Check the keywords of an estimator, and return the method for a propagation of features."""
         assert isinstance(model, LpgnnKeywords)
         given = LpgnnKeywords(**{part.name: getattr(model, part.name) for part in fields(LpgnnKeywords)})
         checks.one_of(tuple(BACKBONES), backbone=given.backbone)
@@ -231,7 +224,6 @@ class NetworkMethod(LocalMethod):
         return cls(**model.method_keywords(), settings=given, propagation=propagation, schedule=schedule)
 
     def check(self, view: Graph) -> None:
-        """Reject an unusable graph, or a propagation that cannot be computed on this machine."""
         super().check(view)
         self.propagation.check()
 
@@ -244,7 +236,6 @@ class NetworkMethod(LocalMethod):
         )
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Randomize records, propagate the estimated features, and train on them."""
         options = self.options(view, session)
         with session.stage("randomize"):
             collected = self.collected(view, session)
@@ -288,7 +279,6 @@ class NetworkMethod(LocalMethod):
     def predicted(
         self, view: Graph, fitted: "FittedNetwork", session: Session
     ) -> tuple[PredictionRule, Tensor]:
-        """Return the prediction rule and the probabilities of all nodes."""
         noisy, alone, given = fitted.noisy, fitted.proba, self.settings
         rule: PredictionRule = "product"
         if given.posterior_use == "validation" and given.posterior_steps:
@@ -307,7 +297,6 @@ class NetworkMethod(LocalMethod):
     def trained(
         self, view: Graph, inputs: PropagatedInputs, noisy: NoisyLabels, session: Session
     ) -> tuple[Backbone, list[EpochRecord]]:
-        """Return a network that was trained on reported labels, and its epochs."""
         network = self.build(self.sizes_of(view), session.streams.torch(self.stream_name))
         network.on(view.adjacency)
         on_epoch = session.epochs("classifier", self.schedule.epochs)
@@ -319,7 +308,6 @@ class NetworkMethod(LocalMethod):
     def held_out(
         self, view: Graph, fitted: "FittedNetwork", folds: Sequence[Tensor], session: Session
     ) -> Tensor:
-        """Return probabilities (N, C) of reporting nodes, from networks without the reports of their fold."""
         without = torch.full((view.num_nodes, view.num_classes), 1 / view.num_classes)
         for fold in folds:
             left = without_labels(fitted.noisy, fold)
@@ -341,14 +329,12 @@ class NetworkMethod(LocalMethod):
         return HeldOutFit(result, best.proba, without)
 
     def smoothed(self, view: Graph, labels: Tensor) -> NoisyLabels:
-        """Return the randomized labels of a graph, with the configured correction and smoothing."""
         given, smoothing = self.settings, None
         if given.y_steps:
             smoothing = KPropConfig.from_keywords(given, given.y_steps).hops(view.adjacency)
         return self.noisy(view, labels, corrected=given.forward_correction, smoothing=smoothing)
 
     def apply_posterior(self, proba: Tensor, view: Graph, labels: Tensor, rule: PredictionRule) -> Tensor:
-        """Combine probabilities with the posterior from reported labels, if configured."""
         steps = self.settings.posterior_steps
         if not steps or rule == "network":
             return proba
@@ -363,7 +349,6 @@ class NetworkMethod(LocalMethod):
         return combine_predictions(rule, proba, posterior)
 
     def posterior_mixture(self, view: Graph, noisy: NoisyLabels) -> PosteriorMixture:
-        """Return the posterior from reported labels."""
         assert self.settings.prior is not None  # ``candidates`` has resolved it, and the steps
         return self.mixture(view, noisy, self.settings.prior, self.settings.posterior_steps)
 
@@ -390,20 +375,17 @@ class FittedNetwork:
     history: list[EpochRecord]
 
     def val_loss(self) -> float:
-        """Return the smallest loss on randomized validation labels; inf if there are none."""
         return min(
             (record.val_loss for record in self.history if record.val_loss == record.val_loss), default=inf
         )
 
     @cached_property
     def proba(self) -> Tensor:
-        """Probabilities (N, C) by the network alone."""
         with torch.no_grad():
             logits: Tensor = self.network(self.inputs)
         return logits.softmax(dim=1)
 
     def learned(self, view: Graph, rule: PredictionRule) -> dict[str, Any]:
-        """Return the agreement with reported labels, and what was selected."""
         labels, settings = self.noisy.labels, self.method.settings
         agreement = {
             part: self.noisy.agreement(self.proba, reported_nodes(view, labels, part))
@@ -419,7 +401,6 @@ class FittedNetwork:
     def result(
         self, records: RandomizedRecords, rule: PredictionRule, proba: Tensor, learned: Mapping[str, Any]
     ) -> FitResult:
-        """Return the result of a fit that predicts with this network by a rule."""
         trained = TrainedLpgnn(reports=records, method=self.method, network=self.network, rule=rule)
         return FitResult(
             trained=trained, proba=proba, released=self.method.released(records), learned=learned
@@ -449,9 +430,7 @@ class TrainedLpgnn(TrainedOnReports):
     """A trained network, and the configuration that randomizes the records of other graphs.
 
     Args:
-        method: Randomization of records, propagation of features, and use of the posterior.
         network: The network; the edges that it is bound to do not matter.
-        rule: Prediction rule for graphs with reported labels: the network, the posterior or their product.
     """
 
     method: NetworkMethod
@@ -460,7 +439,6 @@ class TrainedLpgnn(TrainedOnReports):
 
     @property
     def reads_features(self) -> bool:
-        """Whether nodes report features: they do."""
         return True
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
@@ -507,13 +485,11 @@ class TrainedLpgnn(TrainedOnReports):
 
     @torch.no_grad()
     def proba(self, view: Graph, estimates: FeatureEstimates, propagation: Propagation) -> Tensor:
-        """Return probabilities (N, C) from estimated features."""
         network = copy(self.network).on(view.adjacency)  # the same parameters, on other edges
         logits: Tensor = network(propagated(estimates, propagation))
         return logits.softmax(dim=1)
 
     def state(self) -> State:
-        """Return the parameters of the network, and the selected number of hops."""
         state = dict(self.network.state_dict())
         if self.method.settings.x_steps == AUTO:
             state[_SELECTED_STEPS] = torch.tensor(int(self.method.propagation.steps))
@@ -580,7 +556,6 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LocalEstimator):
 
 
 def baseline_of(model: Estimator) -> LPGNN:
-    """Return the no-graph baseline of a model that trains like LPGNN; see ``LPGNN.no_graph_baseline``."""
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
     no_hops = {"backbone": "mlp", "x_steps": 0, "y_steps": 0, "forward_correction": True}

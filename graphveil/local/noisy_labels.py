@@ -40,14 +40,11 @@ class NoisyLabels:
     Args:
         labels: Randomized classes, int64 (N), or (N, k) if nodes report up to k classes, padded with -1.
             Nodes without a reported label have -1.
-        classes: C.
-        train, val: Nodes for training and for the selection of the epoch, int64.
         keep: p, the probability that the report contains the label: the largest agreement without overfitting
             the noise.
         blind: Probability that a report independent of the label contains a given class; k/C if None.
         transition: T (C, C): row y holds the probabilities that each class is reported for y. None to learn
             noisy labels without correction.
-        smoothing: Propagation of labels; None for none.
         holds_out: Whether targets ignore the reports of ``val``, so that ``val`` can compare configurations.
     """
 
@@ -77,7 +74,6 @@ class NoisyLabels:
 
     @property
     def base_rate(self) -> float:
-        """Probability that a report independent of the label contains a given class."""
         size = self.labels.reshape(len(self.labels), -1).shape[1]
         return size / self.classes if self.blind is None else self.blind
 
@@ -123,7 +119,6 @@ class NoisyLabels:
         return (proba * weights[nodes]).sum(dim=1)
 
     def agreement(self, scores: Tensor, nodes: Tensor) -> float:
-        """Return how often the class of the largest score is among the reported classes."""
         return float(self.reported[nodes, scores[nodes].argmax(dim=1)].mean())
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -274,7 +269,6 @@ def log_posterior(
 
 
 def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
-    """Return the diffusion prior g of ``log_posterior``, float32 (N, C)."""
     has_label = known(noisy.labels)
     mean = noisy.reported[has_label].mean(dim=0)
     lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
@@ -298,7 +292,6 @@ def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
 
 
 def reported_shares(noisy: NoisyLabels, transition: Tensor) -> Tensor:
-    """Return class shares that are estimated from all reported labels."""
     return class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
 
 

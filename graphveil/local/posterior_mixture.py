@@ -55,9 +55,7 @@ class DirectedPairs:
     """Each public edge in both directions, ordered by target.
 
     Args:
-        source, target: Ends of each directed pair, int64.
         reverse: Index of each pair's opposite direction, int64.
-        degrees: Number of neighbors of each node, float32 (N).
 
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -119,7 +117,6 @@ def belief_propagation(
 def _node_logits(
     evidence: Tensor, found: Tensor, messages: Tensor, pairs: DirectedPairs, field: Tensor
 ) -> Tensor:
-    """Return each node's logits: own evidence, incoming messages, and the field."""
     incoming = torch.zeros_like(evidence).index_add_(0, pairs.target, messages)
     field_term = field * (pairs.degrees @ found)
     return evidence + incoming - pairs.degrees[:, None] * field_term
@@ -177,7 +174,6 @@ def undirected(adjacency: Adjacency) -> Matrix:
 
 
 def check_steps(least: int, **named: Steps) -> None:
-    """Require numbers of hops of at least ``least``, or ``"auto"``."""
     for name, value in named.items():
         if isinstance(value, str) and value != AUTO:
             raise ConfigError(
@@ -188,7 +184,6 @@ def check_steps(least: int, **named: Steps) -> None:
 
 
 def mean_degree(adjacency: Adjacency) -> float:
-    """Return the mean number of in-neighbors."""
     return len(adjacency.indices) / max(1, adjacency.num_nodes)
 
 
@@ -208,19 +203,13 @@ def diffusion_hops(adjacency: Adjacency) -> int:
 
 @dataclass(frozen=True, eq=False)
 class EdgeContext:
-    """Public facts about the edges of a graph, computed once for all candidates.
-
-    Args:
-        adjacency: Public edges.
-        steps: Number of lazy hops in ``log_posterior``.
-    """
+    """Public facts about the edges of a graph, computed once for all candidates."""
 
     adjacency: Adjacency
     steps: int
 
     @cached_property
     def pairs(self) -> DirectedPairs:
-        """Each edge in both directions."""
         return DirectedPairs.from_edges(self.adjacency)
 
     @cached_property
@@ -236,8 +225,6 @@ class PosteriorMixture:
     Args:
         log_proba: log P(y_v | all reported labels), float32 (N, C).
         held_out: The same for reporting nodes, without the reports of their own fold.
-        weights: Mixture weights, by name of the candidate.
-        parts: Nodes of each fold.
     """
 
     log_proba: Tensor
@@ -296,7 +283,6 @@ def mixed_posterior(
 
 
 def held_out_folds(noisy: NoisyLabels, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Return the reporting nodes in folds that are held out in turn."""
     labeled = known(noisy.labels).nonzero()[:, 0]
     fold_of = torch.randperm(len(labeled), generator=generator) % FOLDS
     return tuple(labeled[fold_of == fold] for fold in range(FOLDS))
@@ -356,7 +342,6 @@ def choose_prediction_rule(
 
 
 def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) -> Tensor:
-    """Return probabilities (N, C) from those of a network and a log posterior, by one of three rules."""
     if rule == "network":
         return network
     return context.exp() if rule == "posterior" else product_posterior(network, context)
@@ -414,7 +399,6 @@ class _PosteriorContext:
 
     @cached_property
     def shares(self) -> Tensor:
-        """f, the shares of the classes."""
         labeled = known(self.noisy.labels)
         if not bool(labeled.any()):
             return torch.full((self.noisy.classes,), 1 / self.noisy.classes)
@@ -429,7 +413,6 @@ class _PosteriorContext:
 
     @cached_property
     def diffusion_log_posterior(self) -> Tensor:
-        """The result of ``log_posterior``."""
         given = None if self.poisoned_shares is None else self.shares
         return log_posterior(
             self.noisy, self.transition, self.edge_context.adjacency, self.edge_context.steps, given
@@ -437,7 +420,6 @@ class _PosteriorContext:
 
     @cached_property
     def diffusion(self) -> Tensor:
-        """The diffusion prior."""
         return diffusion_prior(self.noisy, self.edge_context.adjacency, self.edge_context.steps)
 
     @cached_property

@@ -84,11 +84,9 @@ class Randomizer:
     scaling: Scaling = "none"
 
     def parts(self, view: Graph) -> tuple[Any, ...]:
-        """Return the parts of the records that are reported: labels, and possibly features."""
         return (view.y,) if self.mechanism is None else (view.y, view.x)
 
     def __call__(self, reporting: Tensor, seed: int | None, y: Tensor, x: Features | None = None) -> State:
-        """Return the LDP reports of all nodes as tensors."""
         noise = LocalNoise(seed)
         labels, nodes = self.label.missing_reports(len(y)), np.flatnonzero(reporting.numpy())
         labels[nodes] = self.label.perturb(y.numpy()[nodes], stream=noise.stream("labels"), rows=nodes)
@@ -104,7 +102,6 @@ class Randomizer:
         )
 
     def _report_tensors(self, labels: Any, x: Features | None, noise: LocalNoise, purpose: str) -> State:
-        """Return randomized labels, and features that are scaled and randomized here."""
         found = {"labels": torch.from_numpy(labels), "reproducible": torch.tensor(bool(noise.deviations))}
         if self.mechanism is None or x is None:
             return found
@@ -173,13 +170,11 @@ def label_report_nodes(view: Graph) -> Tensor:
 
 
 def reported_nodes(view: Graph, labels: Tensor, split: str) -> Tensor:
-    """Return the nodes of a part of the split with a reported label, int64."""
     found = members(view, split)
     return found[known(labels)[found]]
 
 
 def known(labels: Tensor) -> Tensor:
-    """Return which nodes have reported a label, or several classes, bool (N)."""
     return labels.reshape(len(labels), -1)[:, 0] != UNKNOWN
 
 
@@ -228,7 +223,6 @@ def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
 
 
 def _blocks(x: Features) -> Iterator[Tensor]:
-    """Yield the indices of consecutive rows."""
     yield from torch.split(torch.arange(x.shape[0]), max(1, _BLOCK_VALUES // x.shape[1]))
 
 
@@ -492,7 +486,6 @@ class ReportConfig:
         return (*features, *LABEL_FIELDS) if math.isinf(self.eps_y) else features
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
-        """Return the mechanism for ``dim`` features; None if no features are reported."""
         common: dict[str, Any] = {"epsilon": self.eps_x, "dim": dim, "bounds": self.bounds}
         even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
         match self.features:
@@ -512,16 +505,13 @@ class ReportConfig:
         return of_paper
 
     def label(self, classes: int) -> LabelMechanism:
-        """Return the mechanism for a label of ``classes`` classes."""
         return LABELS[self.labels](epsilon=self.eps_y, classes=classes)
 
     def rows(self, features: int, classes: int) -> tuple[QueryRow, ...]:
-        """Return table rows that describe the LDP report of each node."""
         mechanism, label = self.mechanism(features), label_row(self.label(classes))
         return (label,) if mechanism is None else (feature_row(mechanism), label)
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
-        """Return the randomizer for records with these numbers of features and classes."""
         return Randomizer(mechanism=self.mechanism(features), label=self.label(classes), scaling=self.scaling)
 
 

@@ -33,7 +33,6 @@ class LocalDPClaim:
         return not self.deviations
 
     def __add__(self, other: "LocalDPClaim") -> "LocalDPClaim":
-        """Return the claim of both parts together."""
         return LocalDPClaim(
             self.epsilon + other.epsilon,
             self.delta + other.delta,

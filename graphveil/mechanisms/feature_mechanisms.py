@@ -104,7 +104,6 @@ class MultiBit(FeatureMechanism):
 
     @property
     def _bound(self) -> float:
-        """coth(epsilon/(2m)): the size of an estimate on [-1, 1]."""
         return coth(self.epsilon / self.samples / 2)
 
     @cached_property
@@ -161,9 +160,6 @@ class MultiBit(FeatureMechanism):
             GraphError: If a shape is wrong, or a value is NaN or infinite.
             ConfigError: If two records have the same number, or a chosen feature does not exist.
             ReleaseError: If the stream was already used for a row.
-
-        Privacy:
-            Unit: one record. Reads: ``x``. The LDP reports may be public.
         """
         x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
@@ -332,7 +328,6 @@ class Bins:
         return powers
 
     def _inputs(self, z: Floats) -> Floats:
-        """Return the probability of each input bin for each value, shape (values, k)."""
         out = np.zeros((len(z), self.k))
         line = np.arange(len(z))
         if self.mode == "ceil":
@@ -417,7 +412,6 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _groups(self) -> tuple[Floats, Integers]:
-        """The distinct budgets in the order of first occurrence, and each feature's index among them."""
         budgets = self.allocation.budgets(self.epsilon, self.dim)
         different, firsts, which = np.unique(budgets, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
@@ -425,7 +419,6 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _laws(self) -> tuple[Bins, ...]:
-        """The distinct mechanisms of the features."""
         return tuple(
             Bins(budget, best_bins(budget) if isinstance(self.k, str) else self.k, self.mode, self.decode)
             for budget in self._groups[0].tolist()
@@ -433,7 +426,6 @@ class FeatureRR(FeatureMechanism):
 
     @property
     def _which(self) -> Integers:
-        """The index of each feature's mechanism among the distinct ones."""
         return self._groups[1]
 
     @cached_property
@@ -457,18 +449,15 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _sizes(self) -> Floats:
-        """The number of bins of each feature, or a single one if all have the same mechanism."""
         sizes = np.array([float(law.k) for law in self._laws])
         return sizes if len(sizes) == 1 else sizes[self._which]
 
     @cached_property
     def _starts(self) -> Integers | None:
-        """The start of each feature's channel, None if there is one for all."""
         return None if len(self._laws) == 1 else self._sampler.starts[self._which]
 
     @cached_property
     def _numbers(self) -> tuple[Single, Integers | None]:
-        """The estimates of all mechanisms, concatenated, and the start of each feature's estimates."""
         numbers = np.concatenate([law.estimates for law in self._laws]).astype(np.float32)
         firsts = np.cumsum([0, *(law.k for law in self._laws)])[self._which]
         return numbers, None if len(self._laws) == 1 else firsts

@@ -44,7 +44,6 @@ class Bounds:
     from_data: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check every range."""
         low, high = _ends("low", self.low), _ends("high", self.high)
         if isinstance(low, tuple) != isinstance(high, tuple) or np.size(low) != np.size(high):
             raise ConfigError(
@@ -188,7 +187,6 @@ budget. Use WeightedAllocation.linear, which normalizes public scores.
     theta: tuple[float, ...]
 
     def __init__(self, theta: Iterable[float]) -> None:
-        """Take one weight per feature."""
         object.__setattr__(self, "theta", _vector("theta", theta))
         total = math.fsum(self.theta)
         if abs(total - 1) > _ROUNDING:
@@ -416,7 +414,6 @@ class FeatureMechanism(ABC):
         """Return the largest variance of each coordinate on the unit scale, (dim,) or one for all."""
 
     def _check_reports(self, reports: LDPReports) -> None:
-        """Reject LDP reports of another shape."""
         like = LDPReports(np.empty((0, self.dim))) if math.isinf(self.epsilon) else self._empty(0)
         wanted = (len(reports), like.values.shape[1])
         shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]

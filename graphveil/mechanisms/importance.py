@@ -196,7 +196,6 @@ def _cross_entropy(probabilities: npt.ArrayLike, labels: Integers) -> float:
 
 
 def _matrix(name: str, values: npt.ArrayLike) -> Floats:
-    """Return finite numbers as rows; a single vector becomes one row."""
     try:
         array = np.atleast_2d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError) as error:

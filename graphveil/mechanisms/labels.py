@@ -581,7 +581,6 @@ class LocalHashing(LabelMechanism):
 
     @property
     def _together(self) -> float:
-        """The probability that two given classes are in one group."""
         sizes = np.bincount(self._dealt)
         return float((sizes * (sizes - 1)).sum() / (self.classes * (self.classes - 1)))
 

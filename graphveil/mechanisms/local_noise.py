@@ -123,7 +123,6 @@ the same noise is not private. Create a new LocalNoise().
     """
 
     def __init__(self, unsafe_noise_seed: int | None = None) -> None:
-        """Draw a key, or derive one from the seed."""
         super().__init__()
         self._reproducible = unsafe_noise_seed is not None
         self._key = (

@@ -39,8 +39,6 @@ class StackConfig:
     """The networks of a stack and their queries.
 
     Args:
-        training_config: Architecture and training of every network.
-        layers: Layers of each network, including the output layer.
         stacks: Number of queries, each followed by a network.
     """
 
@@ -80,11 +78,7 @@ def _next_inputs(before: Tensor | None, logits: Tensor, counts: Tensor) -> Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class LPGNetMethod(Method):
-    """A stack of networks; each but the first reads the noisy counts of one query.
-
-    Args:
-        stack: The networks and their queries.
-    """
+    """A stack of networks; each but the first reads the noisy counts of one query."""
 
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
@@ -92,11 +86,9 @@ class LPGNetMethod(Method):
     stack: StackConfig
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return one query per stack."""
         return self.stack.plan(self.privacy_config, sizes)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train network after network; between two of them, count neighbors by predicted class."""
         release = session.open(view)
         generator = session.streams.torch("lpgnet")
         networks = self.stack.networks(self.sizes_of(view), generator)
@@ -124,7 +116,6 @@ class LPGNetMethod(Method):
         generator: torch.Generator,
         number: int,
     ) -> None:
-        """Train one network on public labels, and keep its best epoch."""
         stage, batches = f"network {number}", batches_of(x)
         with session.stage(stage):
             fit_nonprivate(
@@ -141,11 +132,6 @@ class LPGNetMethod(Method):
             )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLPGNet":
-        """Return the fit with these parameters.
-
-        Raises:
-            ArtifactError: If they do not have this number of features, classes and stacks.
-        """
         networks = self.stack.networks(sizes, torch.Generator())
         try:
             for k, network in enumerate(networks):
@@ -161,24 +147,16 @@ class LPGNetMethod(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedLPGNet(TrainedModel):
-    """Trained networks of LPGNet. Predicting another graph is a new release.
-
-    Args:
-        stack: The networks' configuration and queries.
-        privacy_config: Unit and budget.
-        networks: The trained networks.
-    """
+    """Trained networks of LPGNet. Predicting another graph is a new release."""
 
     stack: StackConfig
     privacy_config: PrivacyConfig
     networks: tuple[FeedForward, ...]
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return one query per stack, for another graph."""
         return self.stack.plan(self.privacy_config, sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Count neighbors by predicted class, and predict."""
         release: Release = session.open(view)
         counts, inputs = list[Tensor](), None
         for network in self.networks[:-1]:
@@ -191,7 +169,6 @@ class TrainedLPGNet(TrainedModel):
         return CachedPrediction(session.plan, tuple(counts), proba)
 
     def state(self) -> State:
-        """Return the parameters of all networks."""
         return networks_state(_STACK, self.networks)
 
 

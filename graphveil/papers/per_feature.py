@@ -56,7 +56,6 @@ class SampledAllocation:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the count."""
         if self.count is not None:
             checks.integer_at_least(1, count=self.count)
 

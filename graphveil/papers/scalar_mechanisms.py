@@ -68,17 +68,14 @@ class StepDistribution(Distribution):
 
     @property
     def total(self) -> float:
-        """The total mass, which is one."""
         return float(self.masses.sum() + (self.densities * np.diff(self.edges)).sum())
 
     @property
     def mean(self) -> float:
-        """The expectation, by summation."""
         return self._moment(1)
 
     @property
     def variance(self) -> float:
-        """The variance, by summation."""
         return self._moment(2) - self.mean**2
 
     def _moment(self, power: int) -> float:
@@ -120,12 +117,10 @@ class LaplaceDistribution(Distribution):
 
     @property
     def mean(self) -> float:
-        """The center."""
         return self.center
 
     @property
     def variance(self) -> float:
-        """Twice the square of the scale."""
         return 2 * self.scale**2
 
     def log_ratio(self, other: Distribution) -> float:
@@ -156,7 +151,6 @@ class ScalarMechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Reject budgets that are not positive."""
         check_budget(epsilon=self.epsilon)
 
     @property
@@ -235,12 +229,10 @@ class KnotMechanism(ScalarMechanism):
 
     @cached_property
     def channel(self) -> Channel:
-        """The channel that samples are drawn from."""
         return Channel.from_probabilities(self.table, self.epsilon)
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The channel's tables."""
         return Sampler((self.channel,))
 
     def _distribution(self, x: float) -> StepDistribution:
@@ -323,7 +315,6 @@ class WindowGrid:
         return float(1 / (Fraction(self.inside, _TOTAL) - Fraction(self.window, CELLS)))
 
     def draw(self, x: Floats, words: Words) -> Floats:
-        """Return y for each x, from three words each."""
         outside = CELLS - self.window
         start = round_up_or_down((x + 1) * (outside / 2), halves(words[..., 0])[0])
         np.minimum(start, outside, out=start)
@@ -363,7 +354,6 @@ class PiecewiseFamily(ScalarMechanism):
 
     @property
     def grid(self) -> WindowGrid:
-        """The cells that samples are drawn from."""
         return WindowGrid.from_epsilon(self.epsilon, self._t)
 
     @property

@@ -109,10 +109,6 @@ class SimilarityPropagationConfig(KPropConfig):
     """Hops on the edges, and an average over similar nodes; see ``SimGAT``.
 
     Args:
-        similarity: A name, with optional parameters in brackets.
-        combine: Whether similar nodes are averaged after the hops, or are added to the edges.
-        weight: Weight of a similar node.
-        max_union_degree: Maximum degree of a union.
         basis: Why the edges are public.
     """
 
@@ -123,7 +119,6 @@ class SimilarityPropagationConfig(KPropConfig):
     basis: str
 
     def __post_init__(self) -> None:
-        """Reject parameters that have no effect."""
         parse_similarity(self.similarity)
         checks.one_of(COMBINE, combine=self.combine)
         checks.one_of(WEIGHT, weight=self.weight)

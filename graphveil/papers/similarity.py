@@ -48,7 +48,6 @@ class PublicEdges:
     does not protect them, or if a private mechanism released them (``released``).
 
     Args:
-        adjacency: The in-edges.
         basis: Why they are public, for guarantees and reports.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -60,7 +59,6 @@ class PublicEdges:
     basis: str
 
     def __post_init__(self) -> None:
-        """Check that a reason is given."""
         if not isinstance(self.adjacency, Adjacency):
             raise UnitError("Public edges must be made from an Adjacency, for example graph.adjacency.")
         if not self.basis.strip():
@@ -86,7 +84,6 @@ class PublicEdges:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes N."""
         return self.adjacency.num_nodes
 
     def matrix(self) -> Matrix:
@@ -96,7 +93,6 @@ class PublicEdges:
         return sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=shape)
 
     def __repr__(self) -> str:
-        """Show public sizes and the reason."""
         return f"PublicEdges(nodes={self.num_nodes}, basis={self.basis!r})"
 
 
@@ -351,7 +347,6 @@ class MultiHop:
     drop_self: bool = False
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, n=self.n)
         checks.positive(delta=self.delta)
         checks.within(0, 1, delta=self.delta)
@@ -371,7 +366,6 @@ class MultiHop:
         """Accept every machine: no optional package is needed."""
 
     def _rows(self, step: Matrix, part: slice) -> Matrix:
-        """Return some rows of S."""
         power = total = step[part]
         for _ in range(self.n - 1):
             power = power @ step
@@ -436,7 +430,6 @@ class Embedding(ABC):
     above: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, dim=self.dim, window=self.window)
         checks.within(0, 1, above=self.above)
         if self.top is not None:
@@ -447,7 +440,6 @@ class Embedding(ABC):
             )
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
-        """Return S."""
         vectors = self.vectors(require_public_edges(edges), streams=streams)
         return _as_similarity(nearest(vectors, top=self.top, above=self.above))
 
@@ -482,7 +474,6 @@ class WalkSettings:
     negative: int = 5
 
     def _check_walks(self) -> None:
-        """Check every field."""
         checks.integer_at_least(1, walks=self.walks, epochs=self.epochs)
         checks.integer_at_least(2, length=self.length)
         checks.integer_at_least(0, negative=self.negative)
@@ -524,7 +515,6 @@ class DeepWalk(WalkSettings, Embedding):
     """
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         self._check_walks()
 
@@ -548,7 +538,6 @@ class Node2Vec(WalkSettings, Embedding):
     q: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         self._check_walks()
         checks.positive(p=self.p, q=self.q)
@@ -575,7 +564,6 @@ class Factorized(Embedding):
     negative: int = 5
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         checks.integer_at_least(1, negative=self.negative)
 

@@ -28,10 +28,7 @@ class AttackTarget:
     """A run with its model and its data.
 
     Args:
-        folder: Folder of the run.
-        model: Saved ``Estimator`` or ``LinkPredictor``.
         graph: Training graph, split by the run's first seed for a model of nodes.
-        source: Source of the graph.
     """
 
     folder: RunFolder
@@ -41,11 +38,7 @@ class AttackTarget:
 
     @property
     def estimator(self) -> "Estimator":
-        """The model, if it predicts nodes.
-
-        Raises:
-            ConfigError: If it is a link predictor.
-        """
+        """The model, if it predicts nodes."""
         from graphveil.estimators.base import Estimator
 
         if not isinstance(self.model, Estimator):
@@ -80,12 +73,7 @@ class AttackTarget:
 
 
 def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
-    """Load a run and its data again, from their original location or from the overrides.
-
-    Raises:
-        ArtifactError: If the folder contains no finished run with its internal part.
-        ConfigError: If the data are not the training data of the run.
-    """
+    """Load a run and its data again, from their original location or from the overrides."""
     folder = RunFolder(place)
     if not folder.lock.is_file():
         raise ArtifactError(

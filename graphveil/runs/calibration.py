@@ -63,7 +63,6 @@ class Calibration:
     eps_x: float | None = None  # budget of features, if it is separate from that of edges
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
         return {
             **asdict(self),
             **{name: _finite(getattr(self, name)) for name in ("epsilon", "epsilon_renyi")},
@@ -173,7 +172,6 @@ def calibrate(
 def _of_pairs(
     method: str, epsilon: float | None, noise_std: float | None, config: dict[str, Any]
 ) -> Calibration:
-    """Return the noise of a link predictor, or the noise or the budget of a recommender."""
     cls: Any = link_model_class(method)
     check_names(cls, config)
     if epsilon is None and method == LINKS:

@@ -107,7 +107,6 @@ class RunAccount:
         leaves no trace.
 
         Args:
-            named: Value of ``--ledger``; None for the user's own ledger.
             apart: Whether the data owner asserts that the data are disjoint from others.
 
         Privacy:
@@ -148,7 +147,6 @@ class RunAccount:
 
     @property
     def receipts(self) -> list[Receipt]:
-        """The receipts of this experiment in this process."""
         return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
 
     def refund(self) -> None:
@@ -157,7 +155,6 @@ class RunAccount:
             self.ledger.refund(receipt.release)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return all recorded releases of the data under this unit, and the receipts of this process."""
         spent, delta = self._spent()
         epsilon = spent.total.epsilon(delta)
         return {
@@ -224,7 +221,6 @@ class RunAccount:
 
 
 def _chosen(ledger: Ledger, name: str | None, unit: str) -> str:
-    """Return the given name, or that of the only dataset with a budget under the unit."""
     if name is not None:
         return name
     found = sorted({one.data_set for one in ledger.accounts() if one.unit == unit})
@@ -313,7 +309,6 @@ def undone_if_rejected(
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in a run's file; none if it does not exist."""
     if not path.is_file():
         return []
     content = read_json(path)
@@ -328,7 +323,6 @@ def receipts_in(path: Path) -> list[dict[str, Any]]:
 
 
 def add_receipts(path: Path, account: RunAccount) -> None:
-    """Add an account's receipts of this process to those in a run's file."""
     known = {receipt["release"]: receipt for receipt in receipts_in(path)}
     known |= {receipt.release: asdict(receipt) for receipt in account.receipts}
     write_json(path, {"place": account.ledger.location, "receipts": list(known.values())})
@@ -370,7 +364,6 @@ class EarlierPrediction:
 
     @classmethod
     def read(cls, path: Path) -> "EarlierPrediction":
-        """Read the file of a prediction."""
         try:
             content = read_checked(path)
             privacy_cost, receipts = guarantee_from_plain(content["privacy_cost"]), tuple(content["receipts"])
@@ -387,7 +380,6 @@ class EarlierPrediction:
 
     @property
     def ids_file(self) -> Path:
-        """The file of the hashed ids of the graph's nodes."""
         return self.path.with_suffix(_IDS_SUFFIX)
 
     @property
@@ -401,7 +393,6 @@ class EarlierPrediction:
         self.ids_file.unlink(missing_ok=True)
 
     def keep(self, receipts: "list[Receipt]") -> None:
-        """Write the prediction and its receipts."""
         plain = {
             "data_set": self.data_set,
             "place": self.place,
@@ -412,7 +403,6 @@ class EarlierPrediction:
 
 
 def earlier_predictions(run: Path) -> list[EarlierPrediction]:
-    """Return the predictions that a run's folder records, in order; none if there is only a release."""
     return [EarlierPrediction.read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
 
 
@@ -505,12 +495,10 @@ class PredictionAccounts:
         return cls(tuple(charged), tuple(ledger.name for ledger in shared), privacy_cost, record)
 
     def check_room(self) -> None:
-        """Check the prediction against the limits of all ledgers before the work."""
         for account in self.charged:
             account.check_room(self.privacy_cost)
 
     def before(self) -> list[tuple[str, str]]:
-        """Return what was released before this command, for its plan."""
         titles = ("ledger", "and of training")
         rows = [(title, account.before()) for title, account in zip(titles, self.charged, strict=False)]
         if self.possibly_shared:
@@ -524,11 +512,9 @@ class PredictionAccounts:
         return rows
 
     def after(self) -> list[str]:
-        """Return the total privacy cost of everything released so far, for each charged dataset."""
         return [account.after() for account in self.charged]
 
     def as_plain(self) -> dict[str, Any]:
-        """Return everything released so far of each charged dataset, for ``--json``."""
         own, training = [*(account.as_plain() for account in self.charged), None][:2]
         return {"ledger": own, "training_ledger": training}
 

@@ -183,7 +183,6 @@ def receive_on_edges(
 
 
 def _text(ids: "Column") -> "Column":
-    """Return ids as text."""
     from graphveil.data.tables.ids import as_text
 
     text = as_text(ids)
@@ -192,7 +191,6 @@ def _text(ids: "Column") -> "Column":
 
 
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
-    """Return ids and features of a table of nodes."""
     from graphveil.data import tables
     from graphveil.data.tables.files import feature_columns
     from graphveil.data.tables.ids import distinct_ids
@@ -217,7 +215,6 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
 
 
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
-    """Return the ids at both ends of each edge, by column."""
     from graphveil.data import tables
 
     table = tables.read_ids(path, [source, target])

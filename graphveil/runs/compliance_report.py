@@ -57,7 +57,6 @@ def update_compliance_report(run: Path) -> None:
 
 
 def _compliance_report(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> ComplianceReport:
-    """Return the notice of a run, as of today."""
     guarantee = read_guarantee(release).guarantee
     return ComplianceReport(
         f"{metrics['method']} on {metrics['dataset']}",

@@ -61,7 +61,6 @@ class Experiment:
         source: Source of the graph, or of the lists of all users.
         parameters: Constructor keywords, all but ``seed``.
         recipe: How to prepare and split; None for the default, or for files with a split.
-        runs: R.
         seed: S, public randomness only.
         compare: Whether to train the no-graph baseline in every run. It reads no edge and has no privacy cost
             at edge level. Under a node-level privacy unit it is another release on the same records, with the
@@ -100,7 +99,6 @@ class Experiment:
         return self.method in LINK_METRICS
 
     def _check_pairs(self) -> None:
-        """Raise an error for options that a link predictor or a recommender does not have, or needs."""
         if parse_unit(self.parameters.get("unit"), max_degree=1).name == NoUnit.name:
             raise UnitError(
                 f"A run of {self.method} publishes results, and unit none does not protect them. Choose a "
@@ -164,7 +162,6 @@ class Experiment:
         return self._build_baseline(0)
 
     def model(self, run: int) -> Any:
-        """Return an unfitted model of a run: an ``Estimator``, or a ``PairModel``."""
         # The first run's model was built and checked with the experiment: a copy has the same configuration.
         return model_class(self.method)(**self._parameters(run)) if run else copy(self._first_model)
 
@@ -237,7 +234,6 @@ class Experiment:
         return graph
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the whole configuration as plain values, one key a choice."""
         from graphveil.publish.schemas import plain_parameters
 
         parameters = plain_parameters(dict(self.parameters))
@@ -256,7 +252,6 @@ class Experiment:
 
 
 def _estimate(graph: "Graph", edges: int, runs: int) -> str:
-    """Return rough memory and time from N, d and the given number of edges."""
     cells = graph.num_nodes * graph.num_features
     memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
     seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
@@ -294,7 +289,6 @@ class Preview:
 
     @property
     def sizes(self) -> str:
-        """Public sizes of the data, as text."""
         data: Any = self.data
         if data is not self.graph:
             return f"{counted(data.num_users, 'user')}, {counted(data.num_items, 'item')}"
@@ -312,13 +306,7 @@ def preview(experiment: Experiment, data: Any, *, expect_edges: int | None = Non
     """Check everything that can be checked, and return the plan; nothing is spent.
 
     Args:
-        experiment: The configuration.
         data: The prepared graph, not split yet, or the lists of all users.
-        expect_edges: The caller's guess of the number of edges, for the estimate of memory and time.
-
-    Raises:
-        PrivacyError: The requested guarantee is not possible.
-        GraphError: The data cannot be used.
     """
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(data, 0)
     prepared = model.prepare(split)

@@ -36,9 +36,6 @@ def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: 
 
     A grid that is rejected before a cell began leaves no folder behind. When all cells are finished, files
     that only an interrupted grid needs are removed.
-
-    Raises:
-        ConfigError: The folder belongs to another configuration, or to another process.
     """
     from graphveil.runs.run_folder import forget_data  # not at the top: workers start without torch
 
@@ -73,12 +70,7 @@ def run_tasks(
     Args:
         tasks: The tasks. Each is sent to a worker.
         run: Runs one task, and shows its progress. It is sent to each worker once, and keeps its state there.
-        jobs: The number of workers.
         on_progress: Shows the progress of all workers, in this thread.
-
-    Raises:
-        RunError: A worker exited, or a task failed.
-        GraphveilError: Error raised by a task.
     """
     count = min(jobs, len(tasks))
     if count <= 1:

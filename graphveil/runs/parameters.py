@@ -41,7 +41,6 @@ class _ParseError(Exception):
 
 
 def method_class(name: str) -> "type[Estimator]":
-    """Return the class of a method; an unknown name is an error that lists the known ones."""
     from graphveil.estimators import METHODS
 
     if name not in METHODS:  # which finds methods as published that it does not list
@@ -50,7 +49,6 @@ def method_class(name: str) -> "type[Estimator]":
 
 
 def model_class(name: str) -> Any:
-    """Return the class of a method, or of ``links`` or ``recommender``."""
     from graphveil.links import LINKS, RECOMMENDER, link_model_class
 
     return link_model_class(name) if name in (LINKS, RECOMMENDER) else method_class(name)
@@ -91,16 +89,6 @@ def parse_parameters(
     method: str, flags: Mapping[str, Any], settings: Iterable[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return the constructor keywords of a method from flags, ``key=value`` texts and a file of weights.
-
-    Args:
-        method: Name of the method, or ``links`` or ``recommender``.
-        flags: Values of options by keyword; None for options that are not given.
-        settings: Texts of ``--set``.
-        theta: JSON file of weights.
-
-    Raises:
-        ConfigError: Unknown keyword (the nearest is suggested), one that is given twice, or a value of
-            another type.
 
     >>> parse_parameters("mlp", {"delta": "1e-7"}, ["hidden=32", "batch_norm=no", "patience=none"])
     {'hidden': 32, 'batch_norm': False, 'patience': None, 'delta': 1e-07}
@@ -146,9 +134,6 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
 def list_items(flag: str, text: str | None) -> tuple[str, ...]:
     """Return the items of a list a,b,c; none if the option is not given.
 
-    Raises:
-        ConfigError: An item is empty.
-
     >>> list_items("--at", "0.5, 4"), list_items("--at", None)
     (('0.5', '4'), ())
     """
@@ -159,12 +144,7 @@ def list_items(flag: str, text: str | None) -> tuple[str, ...]:
 
 
 def read_theta(path: Path) -> "WeightedAllocation":
-    """Return the public weights of a JSON file, which are checked and never mended.
-
-    Raises:
-        ConfigError: it is no list of numbers of at least 0 that add up to one.
-        UnsupportedGuaranteeError: it has one list a record.
-    """
+    """Return the public weights of a JSON file, which are checked and never mended."""
     from graphveil.mechanisms import WeightedAllocation
 
     try:
@@ -179,9 +159,6 @@ def read_theta(path: Path) -> "WeightedAllocation":
 def parse_classes(text: str) -> tuple[str, ...]:
     """Read the names of classes from one line of CSV, in which a name with a comma is quoted.
 
-    Raises:
-        ConfigError: There are fewer than two, or one of them is empty, repeated or in quotes.
-
     >>> parse_classes('red,"green, or blue"')
     ('red', 'green, or blue')
     """
@@ -195,9 +172,6 @@ def parse_classes(text: str) -> tuple[str, ...]:
 
 def parse_class_weight(text: str) -> str | dict[str, float]:
     """Read ``--class-weight``: ``balanced``, or the weights of classes.
-
-    Raises:
-        ConfigError: It has another form, or a class is repeated.
 
     >>> parse_class_weight("balanced"), parse_class_weight("fraud=5, ok=0.5")
     ('balanced', {'fraud': 5.0, 'ok': 0.5})
@@ -313,9 +287,6 @@ def load_custom_code(text: str) -> Any:
 
     A custom method is added to ``METHODS``; any other class or function of two sizes can then be used as
     ``module``. Paths stored in run folders never reach this function.
-
-    Raises:
-        ConfigError: The text has another form, there is no such file or name, or the file fails.
     """
     from graphveil.estimators.own.code import ARCHITECTURES  # lazy: loads torch
 

@@ -273,7 +273,6 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
 
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
-    """Return, for each class, the numbers of test nodes of it, of correct ones, and of predictions of it."""
     tested, head = split.labeled_in("test"), model.fitted.method.head
     true, predicted = head.labels(split)[tested], model.predict(split)[tested]
     return [
@@ -283,7 +282,6 @@ def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
 
 
 def _of(labels: "Tensor", number: int) -> "Tensor":
-    """Return which nodes have a label, of class numbers (N) or of label sets (N, L)."""
     return labels == number if labels.ndim == 1 else labels[:, number]
 
 
@@ -495,7 +493,6 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _private_figures(records: Sequence[RunResult], all_runs: Guarantee) -> dict[str, Any] | None:
-    """Return the accuracies from charged noisy counts, if there are any."""
     own = [record.private_accuracy for record in records]
     if not own[0]:
         return None
@@ -510,7 +507,6 @@ def _summary(figures: Sequence[Mapping[str, float | None]], part: str) -> dict[s
 
 
 def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
-    """Return the method's mean seconds a run, by stage; a stage that it does not have takes none."""
     stages = dict.fromkeys([*STAGES, *(stage for record in records for stage in record.seconds)])
     return {
         stage: round(sum(record.seconds.get(stage, 0.0) for record in records) / len(records), 4)

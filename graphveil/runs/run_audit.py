@@ -41,14 +41,10 @@ class RunAudit:
     """Audit result of one run.
 
     Args:
-        method, unit: Method and privacy unit of the run.
-        claimed: Epsilon of the published run.
         planned: Epsilon of the plan from its stored configuration, or None without queries.
-        canaries: Canary result of the plan, or None.
         replays: Neighbor tests of the plan's queries, by stage.
         reports: Lower bounds of randomized records, by part.
         unseen: Description of what was not examined.
-        seconds: Duration.
     """
 
     method: str
@@ -63,7 +59,6 @@ class RunAudit:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Description of the violations; empty if none was found."""
         found = []
         if self.planned is not None and not math.isclose(self.planned, self.claimed, rel_tol=_SAME):
             found.append(
@@ -100,11 +95,9 @@ class RunAudit:
         )
 
     def stage_text(self, stage: str) -> str:
-        """Return the printed name of a stage."""
         return stage_text(stage, lists=self.method == RECOMMENDER)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
         return {
             "internal": True,
             "method": self.method,
@@ -123,10 +116,6 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     """Audit a run folder, and write the result to its ``internal/audit.json``, with a chart next to it.
 
     The protected data are not read: canaries are separate graphs, and noise is newly drawn.
-
-    Raises:
-        ArtifactError: The folder contains no finished run with its internal part.
-        ConfigError: The run has no guarantee.
     """
     started, folder = time.perf_counter(), RunFolder(place)
     if not folder.internal.is_dir():
@@ -190,7 +179,6 @@ def _audited(
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
-    """Audit the mechanisms of records that are randomized."""
     if not isinstance(method, LocalMethod | HeteroMethod):
         return []
     reporting = (

@@ -113,7 +113,6 @@ class RunFolder:
 
     @property
     def receipts(self) -> Path:
-        """Receipts of the run's ledger entries."""
         return self.internal / "receipts.json"
 
     @property
@@ -127,11 +126,7 @@ class RunFolder:
         return self.release.is_dir() and self.metrics.is_file()
 
     def check(self, configuration: Mapping[str, Any], *, resume: bool) -> None:
-        """Raise an error for a folder that contains anything but the run to resume; nothing is written.
-
-        Raises:
-            ConfigError: The folder is in use, or its configuration differs from the requested one.
-        """
+        """Raise an error for a folder that contains anything but the run to resume; nothing is written."""
         try:
             held, unused = self.lock.is_file(), self._unused
         except OSError as error:
@@ -171,9 +166,6 @@ class RunFolder:
 
         Between ``check`` and this call another process may have come first, so nothing that was seen
         there counts here.
-
-        Raises:
-            ConfigError: another process has the folder or finished its run, or it cannot be written.
         """
         if not resume:
             self._make(configuration)
@@ -245,7 +237,6 @@ class RunFolder:
         return ConfigError(f"Cannot write to {self.root} ({error.strerror}). Choose{shorter} --out.")
 
     def workspace(self, seed: int) -> Path:
-        """Return where the run of a seed keeps its state."""
         return self.work / f"run-{seed}"
 
     def staged(self, workspace: Path) -> dict[str, str]:
@@ -263,7 +254,6 @@ class RunFolder:
         with a release is complete.
 
         Args:
-            workspace: Where the release is staged.
             digests: Value of ``staged`` when it was written.
 
         Raises:
@@ -303,7 +293,6 @@ class RunFolder:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a run was made with."""
     from graphveil import __version__
 
     found = {"graphveil": __version__, "python": platform.python_version()}
@@ -321,11 +310,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read an object of JSON that this library wrote.
-
-    Raises:
-        ArtifactError: the file is damaged.
-    """
+    """Read an object of JSON that this library wrote."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -336,11 +321,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_finished_run(path: Path) -> FinishedRun:
-    """Read a run folder for a report.
-
-    Raises:
-        ArtifactError: The folder contains no finished run, or a file of it is damaged.
-    """
+    """Read a run folder for a report."""
     from graphveil.links import find_link_folder
 
     folder = RunFolder(path)
@@ -378,11 +359,7 @@ def write_checked(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """Read what ``write_checked`` wrote, to the last bit.
-
-    Raises:
-        ArtifactError: the file is damaged.
-    """
+    """Read what ``write_checked`` wrote, to the last bit."""
     content = read_json(path)
     if content.pop(_DIGEST, None) != _digest_of(content):
         raise damaged_file_error(path)
@@ -390,7 +367,6 @@ def read_checked(path: Path) -> dict[str, Any]:
 
 
 def damaged_file_error(path: Path) -> ArtifactError:
-    """Return an error for an internal file that differs from what was written to it."""
     return ArtifactError(
         f"{path} is damaged, so the run cannot be resumed. Start a new run with another --out "
         "(what was recorded stays charged)."
@@ -421,7 +397,6 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
     """Store the fingerprint of the data of a folder's first run, or compare it if runs are resumed.
 
     Args:
-        folder: The opened folder.
         graph: The prepared graph, not split yet.
 
     Raises:

@@ -43,7 +43,6 @@ class Source(TableFiles):
     to_predict: bool = False
 
     def __post_init__(self) -> None:
-        """Raise an error unless exactly one complete source of a graph is given."""
         files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
         named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
         if named is not None:
@@ -93,11 +92,7 @@ class Source(TableFiles):
         Datasets by name are not checked. The tables are kept for ``load``, so that nothing is read twice.
 
         Args:
-            unit: Privacy unit, if known.
             private_records: Whether node records are also protected under an edge-level privacy unit.
-
-        Raises:
-            TableError: The tables cannot be used unchanged.
         """
         if self.dataset is not None or self.folder is not None:
             return None
@@ -155,7 +150,6 @@ class Source(TableFiles):
         )  # no recipe may take a file for a known data set
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the flags that were given, as plain values."""
         given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "encoding"}
         return {
             name: str(value) if isinstance(value, Path) else value
@@ -165,7 +159,6 @@ class Source(TableFiles):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the source of flags that ``as_dict`` returned, read back from JSON."""
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
         }
@@ -187,7 +180,6 @@ class ListSource(Source):
     min_rating: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise an error unless all three tables are given, and a column of ratings with its lowest one."""
         super().__post_init__()
         if (self.rating is None) != (self.min_rating is None):
             raise ConfigError(
@@ -222,11 +214,7 @@ class ListSource(Source):
         return f"every row of {self.edges.name}{'' if rated is None else more}"
 
     def interactions(self) -> "Interactions":
-        """Read the lists.
-
-        Raises:
-            GraphError: If a column is missing, or an id is unknown, missing, or listed twice.
-        """
+        """Read the lists."""
         from graphveil.data import tables
         from graphveil.data.interactions import Interactions, known_ids
         from graphveil.data.tables.ids import References
@@ -261,25 +249,20 @@ class InMemorySource(Source):
 
     @classmethod
     def from_graph(cls, graph: "Graph") -> "InMemorySource":
-        """Return the source of a graph, under the graph's own name."""
         return cls(dataset=graph.name or "graph", graph=graph)
 
     @property
     def published_name(self) -> str:
-        """What a release may call the graph."""
         return "a private graph, given in Python"
 
     @property
     def fixed_split(self) -> bool:
-        """Whether the graph brings a split."""
         return self.graph.has_split
 
     def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
-        """Return the graph."""
         return self.graph
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what names the source."""
         return {"graph": self.name}
 
 
@@ -311,7 +294,6 @@ class PublicFlags:
     private_where: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise an error for contradictory flags."""
         names = ("public_edges", "private_fraction", "private_where")
         ways = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
         if len(ways) > 1:
@@ -325,7 +307,6 @@ class PublicFlags:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The flags that were given, as plain values."""
         named = {part.name: getattr(self, part.name) for part in fields(self)}
         return {
             name: str(value) if isinstance(value, Path) else value
@@ -343,11 +324,7 @@ class PublicFlags:
             )
 
     def part(self, graph: "Graph", files: TableFiles, *, seed: int) -> "PublicPart | None":
-        """Return the public part of a graph as it was read; None without any of these flags.
-
-        Raises:
-            UnitError: The nodes that may have private edges are not given.
-        """
+        """Return the public part of a graph as it was read; None without any of these flags."""
         from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
         from graphveil.data.graph_files import read_edges
         from graphveil.perturb import public_edges_outside, sample_public_edges
@@ -378,7 +355,6 @@ def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
 
 
 def _listed(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
-    """Return which nodes a public list names, bool (N)."""
     import torch
 
     from graphveil.data.graph_files import read_ids

@@ -77,12 +77,7 @@ class SweepPlan:
 
 
 def plan_sweep(sweep: Sweep) -> SweepPlan:
-    """Read the data, check every cell that can be checked, and return the plan; nothing is spent.
-
-    Raises:
-        PrivacyError: A requested guarantee is not possible.
-        GraphError: The data cannot be used.
-    """
+    """Read the data, check every cell that can be checked, and return the plan; nothing is spent."""
     prepared: dict[tuple[object, ...], Any] = {}
     data = sweep.cells[0].experiment.read()
     previews = tuple(_plan_cell(cell.experiment, data, prepared) for cell in sweep.cells)
@@ -115,11 +110,7 @@ def total_of(previews: Iterable[Preview]) -> Guarantee | None:
 
 
 def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
-    """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does.
-
-    Raises:
-        ConfigError: The dataset is not registered, several match, or it has other data.
-    """
+    """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does."""
     if plan.total is None:
         return None
     account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
@@ -214,7 +205,6 @@ class SweepResult:
         return self._series(partial(metric_summary, name=str(self.metric)) if linked else accuracy_of)
 
     def _series(self, value_of: Callable[[Mapping[str, Any]], Summary]) -> list[Series]:
-        """Return a value of each cell over epsilon, by method and settings."""
         lines = dict[str, list[tuple[float | None, Summary]]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
             lines.setdefault(cell.series, []).append((cell.epsilon, value_of(metrics)))
@@ -275,10 +265,8 @@ def run_sweep(
     affect results, and may change on resuming. ``own`` are the user's own files, which each job needs.
 
     Raises:
-        ConfigError: The folder belongs to something else, or to another process.
         BudgetError: The ledger has no room for the cells that have not begun. Nothing was spent on them.
         GraphError: The graph has grown and has several ledgers, which workers do not support.
-        RunError: A worker exited, or failed.
     """
     checks.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
@@ -348,7 +336,6 @@ def run_cell(
 
 
 def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:
-    """Return the run folder of a cell."""
     return RunFolder(folder.root / CELLS / cell.name)
 
 
@@ -452,11 +439,7 @@ class CellWorker:
     Args:
         sent: The graph as read.
         given: Whether the caller passed it, so that it is the source of the cells.
-        run_one: Runs a cell.
-        ledgers: The ledgers that cells are charged to.
-        account: The account of the data, if they are registered.
         own: The user's own files.
-        threads: Number of threads of a worker.
     """
 
     sent: SerializedGraph
@@ -469,7 +452,6 @@ class CellWorker:
     prepared: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def __call__(self, task: tuple[SweepCell, int | None], show: OnProgress) -> None:
-        """Run a cell, and charge it to a ledger."""
         (cell, ledger), raw = task, self._raw
         if self.given:
             cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))

@@ -44,8 +44,6 @@ class SweepCell:
     """One experiment of a grid.
 
     Args:
-        number: Its number in the grid, from 1.
-        experiment: The experiment.
         epsilon: Its position on the axis; None if the result does not depend on the budget.
         settings: The swept values that its method has.
         include_nonprivate: Whether it is the non-private reference of the method.
@@ -69,12 +67,10 @@ class SweepCell:
 
     @property
     def settings_text(self) -> str:
-        """The swept settings as ``key=value``."""
         return " ".join(f"{key}={format_setting(value)}" for key, value in self.settings.items())
 
     @property
     def name(self) -> str:
-        """The name of the cell's folder."""
         budget = "" if self.epsilon is None else f" epsilon {self.epsilon:g}"
         words = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{self.series}{budget}").strip("-")
         return f"{self.number:03d}-{words[:_LONGEST_NAME]}"
@@ -100,21 +96,11 @@ class Sweep:
     the methods instead.
 
     Args:
-        methods: Names of ``METHODS``.
-        source: Source of the graph.
         epsilons: The budgets; none for methods whose budgets are settings.
-        settings: Values to try by constructor keyword.
         parameters: Constructor keywords of all methods: unit, delta, mode, ...
-        recipe: How to prepare and split, as in ``Experiment``.
-        runs: R of each cell.
-        seed: S of each cell, so that all cells have the same splits.
         include_nonprivate: Whether to add non-private references: each method under unit ``none``, if
             it supports that.
         public: Under ``edge-subset``: the public edges, and the nodes that may have private ones.
-
-    Raises:
-        ConfigError: An unknown method, an empty or repeated choice, a setting that no method has, too many
-            cells; or ``Experiment`` rejects a cell.
 
     >>> grid = Sweep(methods=("gap", "mlp"), source=Source(dataset="cora"), epsilons=(1.0, 2.0),
     ...              parameters={"unit": "undirected-edge"}, settings={"hops": (1, 2)})
@@ -134,7 +120,6 @@ class Sweep:
     public: PublicFlags = field(default_factory=PublicFlags)
 
     def __post_init__(self) -> None:
-        """Check the whole grid by building every cell once."""
         _check_choices("METHOD", self.methods)
         tasks = (self.source.task, self.parameters.get("task"), *self.settings.get("task", ()))
         if REGRESSION in tasks:
@@ -162,7 +147,6 @@ class Sweep:
         checks.within(1, MAX_CELLS, cells=len(self.cells))
 
     def _check_link_methods(self) -> None:
-        """Raise an error if methods have no common metric, or options do not apply."""
         if not {LINKS, RECOMMENDER} & {*self.methods}:
             if isinstance(self.source, ListSource):
                 raise ConfigError(
@@ -237,7 +221,6 @@ class Sweep:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the whole configuration as plain values, one key a choice."""
         from graphveil.publish.schemas import plain_parameters
 
         return {
@@ -255,7 +238,6 @@ class Sweep:
 
 
 def _combinations(method: str, settings: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Return every combination of the settings that a method has."""
     own = {key: values for key, values in settings.items() if _has(method, key)}
     return [dict(zip(own, values, strict=True)) for values in product(*own.values())]
 
@@ -267,7 +249,6 @@ def _has(method: str, key: str) -> bool:
 
 
 def _check_choices(name: str, values: Sequence[object]) -> None:
-    """Raise an error for an empty or a repeated choice."""
     if not values:
         raise ConfigError(
             f"{name} is an empty list, so the sweep has no configurations. Give at least one value, "

@@ -27,10 +27,7 @@ class PublicRecord:
     """The values to log of a run.
 
     Args:
-        name: Name of the run, from its method and unit.
-        parameters: The public configuration.
         figures: Numbers by name; accuracies of several runs also by run, from 0.
-        series: The numbers of each run.
     """
 
     name: str
@@ -45,9 +42,7 @@ class PublicRecord:
         """Select the public values of a finished experiment.
 
         Args:
-            experiment: The experiment.
             metrics: Its results, public and private, as in ``internal/metrics.json``.
-            guarantee: Guarantee of its release.
         """
         given = {f"set.{name}": value for name, value in experiment.parameters.items()}
         shared = {name: metrics.get(name) for name in _SHARED} | {"dataset": experiment.source.published_name}
@@ -76,9 +71,6 @@ class MLflow:
 
     Args:
         uri: where; by default where MLflow itself looks (``MLFLOW_TRACKING_URI``).
-
-    Raises:
-        MissingDependencyError: MLflow is not installed.
     """
 
     uri: str | None = None

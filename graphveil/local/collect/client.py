@@ -240,7 +240,6 @@ def _check_parts(protocol: CollectionProtocol, features: object, label: object) 
 
 
 def _record(features: npt.ArrayLike | None, dim: int) -> Real:
-    """Return the features of one record as a matrix of one row."""
     try:
         record = np.asarray(features)
     except ValueError as error:
@@ -287,7 +286,6 @@ def client_secret(path: Path | None = None) -> bytes:
 
 
 def checked_secret(secret: bytes) -> bytes:
-    """Return a secret of the right size."""
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
         raise ConfigError(
             f"A client secret must have {SECRET_BYTES} random bytes. Create one with client_secret()."
@@ -318,11 +316,7 @@ class ClientRandomness:
     Without the secret they are computationally indistinguishable from random words.
 
     Args:
-        secret: 32 bytes.
         part: What is randomized; features and label use different words.
-        protocol: Public parameters.
-        nodes: One id per row.
-        records: Bytes of each record.
     """
 
     def __init__(
@@ -333,7 +327,6 @@ class ClientRandomness:
         nodes: Sequence[Node],
         records: Sequence[bytes],
     ) -> None:
-        """Derive a key for each row."""
         begin = hmac.new(secret, f"graphveil-answer/1\0{part}\0".encode() + protocol.digest, "sha256")
         self._keys = [_key(begin, node, record) for node, record in zip(nodes, records, strict=True)]
 

@@ -68,7 +68,6 @@ def encode(protocol: CollectionProtocol, node: Node, answer: LDPReport) -> bytes
 def encode_all(
     protocol: CollectionProtocol, nodes: Sequence[Node], features: LDPReports | None, labels: Integers | None
 ) -> list[bytes]:
-    """Encode many LDP reports, in order: a row of feature reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + protocol.digest, _widths(protocol)
     if features is not None:
         given, chosen = features.indices, chosen_features(protocol, nodes)
@@ -146,7 +145,6 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
 def _label(
     protocol: CollectionProtocol, node: Node, fields: Integers
 ) -> tuple[int | tuple[int, ...] | None, Integers]:
-    """Return the label of an LDP report, and the fields before it."""
     law = protocol.label
     if law is None:
         return None, fields
@@ -187,7 +185,6 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
 
 @lru_cache(maxsize=32)
 def _limits(protocol: CollectionProtocol) -> Integers:
-    """Return the largest value of each field."""
     law, limits = protocol.features, list[Integers]()
     if isinstance(law, MultiBit):
         limits.append(np.ones(law.samples, dtype=np.int64))
@@ -204,12 +201,10 @@ def _limits(protocol: CollectionProtocol) -> Integers:
 
 @lru_cache(maxsize=32)
 def _widths(protocol: CollectionProtocol) -> Integers:
-    """Return the number of bits of each field."""
     return np.array([limit.bit_length() for limit in _limits(protocol).tolist()])
 
 
 def _places(widths: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-    """Return the shift of each bit in its field, and the index of its field."""
     which = np.repeat(np.arange(len(widths)), widths)
     ends = np.cumsum(widths)[which]
     return (ends - 1 - np.arange(len(which))).astype(np.uint64), which
@@ -264,7 +259,6 @@ def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integer
 
 
 def node_text(node: Node) -> bytes:
-    """Return a node's id as bytes."""
     if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
         raise ConfigError("A node id must be text or an integer.")
     try:
@@ -300,7 +294,6 @@ class Collector:
     def __init__(
         self, protocol: CollectionProtocol, nodes: int, *, ids: Sequence[Node] | None = None
     ) -> None:
-        """Start without LDP reports."""
         fitting("ids", ids, Sequence | None)
         checks.integer_at_least(1, nodes=nodes)
         if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):

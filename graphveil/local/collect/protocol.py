@@ -62,7 +62,6 @@ class CollectionProtocol:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that the protocol collects something, and that it is randomized."""
         if not isinstance(self.purpose, str):
             raise ConfigError("The purpose of a collection protocol must be text.")
         if self.features is None and self.label is None:
@@ -266,7 +265,6 @@ def report_guarantee(claims: Mapping[Part, LocalDPClaim], **given: Any) -> "Guar
 
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
-    """Require as many distinct names as there are features or classes, or none."""
     if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f"{what} must be a list of text.")
     if names and (len(names) != count or len(set(names)) != count):

@@ -146,7 +146,6 @@ def read_records(
 
 
 def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
-    """Read a table of LDP reports: the ids, and the texts."""
     import pyarrow as pa
 
     table = tables.read_ids(path, [id], [REPORT_COLUMN])
@@ -184,11 +183,9 @@ class CheckedReports:
 
     @property
     def accepted(self) -> int:
-        """Number of accepted LDP reports."""
         return int(self.collector.answered.sum())
 
     def check(self) -> None:
-        """Require that every LDP report was accepted."""
         if self.rejected:
             row, reason = next(iter(self.rejected.items()))
             raise LDPReportError(

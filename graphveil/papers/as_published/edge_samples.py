@@ -19,8 +19,6 @@ def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator)
 
     Args:
         adjacency: The in-edges; an undirected edge counts as both directions.
-        count: D.
-        rng: Public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> kept = sample_out_edges(star, 1, np.random.default_rng(0))
@@ -40,8 +38,6 @@ def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generat
 
     Args:
         adjacency: The in-edges; an undirected edge counts as both directions.
-        count: D.
-        rng: Public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> sample_total_degree(star, 2, np.random.default_rng(0)).edge_index().shape

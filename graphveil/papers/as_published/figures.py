@@ -41,7 +41,6 @@ FORMATS = ("svg", "pdf")
 def figures_of(
     target: ReproductionTarget, points: Sequence[Point], formats: Sequence[str] = FORMATS
 ) -> dict[str, bytes]:
-    """Return the figures by file name."""
     found = dict[str, bytes]()
     for dataset in dict.fromkeys(point.place[0] for point in points):
         there = [point for point in points if point.place[0] == dataset and point.mean is not None]

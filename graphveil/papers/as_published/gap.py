@@ -109,7 +109,6 @@ class PublishedPrivateMLP(ReadsRecords, PrivateMLP):
     """MLP-DP."""
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the training, by the paper's accounting."""
         return renyi_plan(self.privacy_config, self.record_plan(sizes), sizes)
 
 
@@ -174,11 +173,9 @@ class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
         return ReleasePlan(self.privacy_config.unit, hops, delta)
 
     def attention_training(self, sizes: PublicSizes) -> AttentionTraining:
-        """Return the training of attention with the paper's accounting."""
         return rebuilt(super().attention_training(sizes), PublishedAttention)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return the paper's deviations, including those of its edge weights."""
         weighted = _ATTENTION if self.attention is not None else (_WEIGHTED,)
         return (*super().deviations(view), *(weighted if self.gap.edge_weighting is not None else ()))
 
@@ -191,7 +188,6 @@ class PublishedNodeGap(ReadsRecords, NodeLevelGap):
         return renyi_plan(self.privacy_config, self.record_plan(sizes), sizes)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return the paper's deviations, including those of its node-level variant."""
         return (*super().deviations(view), *_NODE_LEVEL)
 
     def queried_graph(self, view: Graph, session: Session) -> Graph:
@@ -238,15 +234,12 @@ class UnitTransform(HopTransform):
     """L2-normalization before a hop and of its aggregates."""
 
     def unit(self, rows: Tensor) -> Tensor:
-        """Return vectors of norm one."""
         return plain_unit(rows)
 
     def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
-        """Return the normalized aggregates."""
         return plain_unit(aggregates[-1])
 
     def views(self, rows: Any, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Any]:
-        """Return the classifier's inputs, with aggregates as without noise."""
         return super().views(rows, aggregates, None)
 
 
@@ -254,7 +247,6 @@ class EdgeNetworks(GapArchitecture):
     """The networks of the paper at edge level."""
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
-        """Return an untrained encoder."""
         return NormedEncoder(self._encoder_widths(sizes), sizes.classes, generator=generator, **self.layers)
 
 
@@ -262,13 +254,11 @@ class RecordNetworks(GapArchitecture):
     """The networks of the paper's reference under node-level units."""
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
-        """Return an untrained encoder."""
         return ActivatedEncoder(
             self._encoder_widths(sizes), sizes.classes, generator=generator, **self.layers
         )
 
     def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> HopClassifier:
-        """Return an untrained classifier of own embeddings and K hops."""
         base, head = self._base_widths(sizes), [*self._head_widths, sizes.classes]
         activation = self.layers["activation"]
         return UnitHopClassifier(self.hops + 1, base, head, generator=generator, activation=activation)
@@ -278,7 +268,6 @@ class NormedEncoder(Encoder):
     """An encoder with batch norm between embeddings and head."""
 
     def __init__(self, widths: Sequence[int], classes: int, **layers: Any) -> None:
-        """Initialize the parameters."""
         super().__init__(widths, classes, **layers)
         head = self._head
         del self._head  # parameters are stored in this order
@@ -286,7 +275,6 @@ class NormedEncoder(Encoder):
         self._head = head
 
     def forward(self, x: Batch) -> Tensor:
-        """Return the head's logits."""
         return cast(Tensor, self._head(self._norm(self.rows(x))))
 
 
@@ -294,18 +282,15 @@ class ActivatedEncoder(Encoder):
     """An encoder with an activation between embeddings and head, and without batch norm."""
 
     def __init__(self, widths: Sequence[int], classes: int, **layers: Any) -> None:
-        """Initialize the parameters."""
         super().__init__(widths, classes, **layers)
         self._activation: str = layers["activation"]
 
     def ghost(self) -> GhostModule:
-        """Return the network for private training."""
         return GhostSequential(
             self._base.ghost(), UnitRows(), Activation(self._activation), self._head.ghost()
         )
 
     def forward(self, x: Batch) -> Tensor:
-        """Return the head's logits."""
         return cast(Tensor, self._head(_activated(self._activation, self.rows(x))))
 
 
@@ -326,7 +311,6 @@ class UnitHopClassifier(HopClassifier):
         generator: torch.Generator,
         activation: str,
     ) -> None:
-        """Initialize the parameters."""
         nn.Module.__init__(self)
         layers: dict[str, Any] = {"generator": generator, "activation": activation}
         self._branches = nn.ModuleList(FeedForward(base, **layers) for _ in range(hops))
@@ -341,7 +325,6 @@ class UnitHopClassifier(HopClassifier):
         )
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
-        """Return logits."""
         parts = [branch(view.values) for branch, view in zip(self._branches, views, strict=True)]
         combined = unit_rows(torch.cat(parts, dim=1))
         return cast(Tensor, self._head(_activated(self._activation, combined)))

@@ -254,7 +254,6 @@ class PaperPrivHRG(DendrogramRelease, GraphMechanism):
 
 
 def both_ways(domain: Domain) -> Domain:
-    """Return all directed node pairs of a graph."""
     return Domain.whole(len(domain.rank), directed=True)
 
 

@@ -193,7 +193,6 @@ class ChunkDensityQuery(BoundedQuery):
 
     @forms_private_sum("ChunkDensityQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return noisy densities."""
         chunks = -(-self.nodes // self.chunk)
         rows = np.diff(np.minimum(np.arange(chunks + 1) * self.chunk, self.nodes))
         counts = private.total(RowCounts(self.chunk, chunks), (chunks,))
@@ -209,7 +208,6 @@ class RowCounts(BlockWork):
     chunks: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact counts."""
         place = torch.arange(edges.start, edges.stop) // self.chunk
         return torch.bincount(place, weights=edges.degrees.double(), minlength=self.chunks).long()
 
@@ -256,7 +254,6 @@ class ChunkResponseQuery(BoundedQuery):
         checks.integer_at_least(1, chunk=self.chunk)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the valid bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))
 
@@ -266,7 +263,6 @@ class ChunkResponseQuery(BoundedQuery):
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check that node pairs and shares are those of the graph."""
         super().prepare(NodePairData(data.domain), public)
         shares = tuple(data.shares.tolist())
         if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
@@ -276,7 +272,6 @@ class ChunkResponseQuery(BoundedQuery):
         return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
 
     def answer(self, private: PrivateEdges, data: PreparedChunks, key: bytes) -> Tensor:
-        """Return the node pairs that are edges afterwards."""
         return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
 
 
@@ -355,7 +350,6 @@ class SeededResponseQuery(BoundedQuery):
 
     @forms_private_sum("SeededResponseQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the stored entries."""
         edges = exact_node_pairs(private, data.domain)
         return torch.from_numpy(
             ReplacedNodePairs(self.epsilon).draw(
@@ -388,7 +382,6 @@ class SeededTotalQuery(BoundedQuery):
         checks.integer_at_least(0, seed=self.seed)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the valid bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon + TRUNCATION)
 
@@ -399,7 +392,6 @@ class SeededTotalQuery(BoundedQuery):
 
     @forms_private_sum("SeededTotalQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the noisy count."""
         exact = len(exact_node_pairs(private, data.domain))
         return torch.tensor(
             [exact + truncated_laplace(_shared_stream(self.seed, self.wire_name), self.epsilon)]
@@ -429,12 +421,10 @@ class SeededCellsQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a cell's noise."""
         return (2**0.5 / self.epsilon,)
 
     @forms_private_sum("SeededCellsQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the chosen node pairs."""
         slots, number = data.domain.slots.total, int(data.number)
         wanted = min(number if number > 0 else max(0, slots + number), self.most)
         edges = exact_node_pairs(private, data.domain)

@@ -41,11 +41,7 @@ class ReproductionGrid:
     ``cells/`` has one file per cell, which several targets may share; ``internal/`` the unfinished work.
 
     Args:
-        target: The target.
-        run_options: Options of the run.
-        folder: Folder of the grid.
         root: Folder of the datasets; None for the default.
-        jobs: Number of parallel cells.
         cells: Another folder of finished cells; None for the grid's own.
     """
 
@@ -59,12 +55,7 @@ class ReproductionGrid:
     def run(
         self, listener: ProgressListener | None = None
     ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
-        """Run the missing cells, and return all results.
-
-        Raises:
-            ConfigError: If the folder belongs to something else, or to another process.
-            RunError: If a cell failed; finished cells are kept.
-        """
+        """Run the missing cells, and return all results."""
         begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
         # A resumed call may have more runs or data sets than the first one, so these are not compared.
         configuration = {"reproduce": self.target.name, "mode": mode, "seed": seed}

@@ -87,7 +87,6 @@ def _drawn(network: nn.Module, generator: torch.Generator) -> nn.Module:
 
 
 def _fit(network: nn.Module, rows: Tensor, images: Tensor, epochs: int, streams: PublicStreams) -> None:
-    """Lower the squared error of what a network draws."""
     train(
         network,
         lambda index: network(rows[index]),

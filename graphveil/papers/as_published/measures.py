@@ -39,7 +39,6 @@ class Measurement:
     """Result of a cell, as plain values.
 
     Args:
-        values: Numbers by name.
         cost: Unit, epsilon, delta and validity of its guarantee; None if it queries no protected data.
         deviations: Reasons for an invalid guarantee.
         rejected: Reason for missing values; empty if there are values.
@@ -52,20 +51,17 @@ class Measurement:
 
     @classmethod
     def from_guarantee(cls, values: Mapping[str, float], guarantee: Guarantee) -> "Measurement":
-        """Return values with their privacy cost."""
         is_charged = guarantee.releases and guarantee.unit != NoUnit.name
         plain = guarantee.as_dict()
         cost = {name: plain[name] for name in ("unit", "epsilon", "delta", "valid")} if is_charged else None
         return cls(values=values, cost=cost, deviations=tuple(guarantee.deviations))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measurement as plain JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Measurement":
-        """Read the measurement of a file."""
         return cls(**{**plain, "deviations": tuple(plain["deviations"])})
 
 
@@ -74,7 +70,6 @@ class MeasurementPaths:
     """Folders of a cell.
 
     Args:
-        root: Folder of the datasets; None for the default.
         work: Folder of the cell, from which an interrupted release is resumed without another charge; None
             to keep nothing.
         cache: Folder of results on public data, for all cells.
@@ -101,7 +96,6 @@ def measure(work: Work, paths: MeasurementPaths) -> Measurement:
 
 
 def measure_accuracy(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Return test and validation accuracy."""
     return _accuracies(*_fitted(work, paths))
 
 
@@ -297,7 +291,6 @@ def experiment_of(work: Work, root: Path | None) -> Experiment:
 
 
 def _fitted(work: Work, paths: MeasurementPaths) -> tuple[Graph, Estimator]:
-    """Return the split graph of a cell, and its model, fitted to it."""
     one = experiment_of(work, paths.root)
     graph = one.split(_prepared_graph(one), 0)
     return graph, _fit(one, graph, paths)
@@ -376,5 +369,4 @@ def _present(truth: Labels) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
 
 
 def _of(labels: Labels, number: int) -> npt.NDArray[np.bool_]:
-    """Return which nodes have a label."""
     return np.asarray(labels == number if labels.ndim == 1 else labels[:, number])

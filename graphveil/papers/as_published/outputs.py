@@ -40,13 +40,7 @@ COSTS = ("unit", "epsilon", "delta", "valid")
 
 @dataclass(frozen=True)
 class Results:
-    """Results of a finished grid.
-
-    Args:
-        target: Target of the grid.
-        run_options: Options of the run.
-        runs: Cells with their measurements.
-    """
+    """Results of a finished grid."""
 
     target: ReproductionTarget
     run_options: ReproductionOptions
@@ -54,12 +48,10 @@ class Results:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """One point per place, of the target's metric."""
         return points_of(self.target, self.run_options, self.runs)
 
     @cached_property
     def comparisons(self) -> tuple[PairedComparison, ...]:
-        """The tested differences."""
         return comparisons_of(self.target, self.points)
 
     @property
@@ -72,7 +64,6 @@ class Results:
 
     @property
     def tables(self) -> list["ReportTable"]:
-        """All tables, the tested differences last."""
         found = list[ReportTable]()
         for metric, words in self.target.metrics.items():
             points = points_of(self.target, self.run_options, self.runs, metric)
@@ -83,7 +74,6 @@ class Results:
 
     @property
     def rejections(self) -> dict[str, list[str]]:
-        """The reasons for missing values, with the affected lines."""
         found: dict[str, list[str]] = {}
         for point in self.points:
             if point.rejected:
@@ -93,16 +83,13 @@ class Results:
 
     @property
     def deviations(self) -> list[str]:
-        """The reasons for invalid guarantees, of all cells."""
         return list(dict.fromkeys(words for _, found in self.runs for words in found.deviations))
 
     @property
     def not_run(self) -> list[str]:
-        """The parts of the target that are left out, with the reasons."""
         return list(self.target.left_out(self.run_options.mode, quick=self.run_options.quick))
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files, each in one step, and return them."""
         from graphveil.papers.as_published.figures import figures_of
 
         files = {
@@ -139,7 +126,6 @@ class Results:
         return text.getvalue()
 
     def page(self) -> str:
-        """Return the page, in Markdown."""
         target, run_options = self.target, self.run_options
         known = [*(target.deviations if run_options.mode == "paper" else ()), *self.deviations]
         sentences = []
@@ -178,7 +164,6 @@ class Results:
         )
 
     def verdict(self) -> dict[str, Any]:
-        """Return every point with its verdict, the tested differences, rejections and deviations."""
         scale = self.target.scale
         return {
             "target": self.target.name,
@@ -213,9 +198,6 @@ class ReportTable:
     """One table, as text.
 
     Args:
-        title: Title of the table.
-        head: Names of the columns.
-        rows: Cells as text, one per column.
         words: Number of text columns; the others are numeric.
     """
 
@@ -239,8 +221,6 @@ def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "
     """Return a table for each dataset and panel; without an axis one for each dataset.
 
     Args:
-        target: The target.
-        points: Its points in order.
         what: Suffix of the title: the description of the metric, if there are several.
     """
     after = f" ({what})" if what else ""
@@ -262,7 +242,6 @@ def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "
 def _table_of_rows(
     target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
 ) -> ReportTable:
-    """Return a table with one line per row."""
     rows = tuple(
         (
             point.place[1],
@@ -347,9 +326,6 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
 
     Missing cells are left out. The file has no deviations of single guarantees, so pages made from it have
     none.
-
-    Raises:
-        ArtifactError: The file is not one of this target's.
     """
     try:
         rows = {tuple(row[name] for name in PLACE): row for row in csv.DictReader(io.StringIO(text))}
@@ -386,7 +362,6 @@ def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick
 
 
 def _place_in_csv(cell: ReproductionCell) -> tuple[str, ...]:
-    """Return the key of a row of a CSV."""
     dataset, panel, line, x = cell.place
     where = "" if x is None else f"{x:g}"
     return dataset, panel, line, where, _settings_text(cell.settings), str(cell.work.seed)

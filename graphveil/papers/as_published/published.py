@@ -62,12 +62,10 @@ class PublishedMethod(Method):
 
     @property
     def stream_name(self) -> str:
-        """Name of the product's method."""
         return self.name.removesuffix(SUFFIX)
 
     @property
     def samples(self) -> bool:
-        """Networks are trained on all nodes."""
         return False
 
     def check_edges(self, view: Graph) -> None:
@@ -79,7 +77,6 @@ class ReadsRecords(PublishedMethod):
     """A published method that reads protected records outside of queries."""
 
     def view(self, graph: Graph) -> Graph:
-        """Return the graph."""
         return graph
 
 
@@ -88,7 +85,6 @@ class ExactSelection(CheckpointSelection):
     """Selection of the papers: by exact counts of correct predictions after every epoch, not charged."""
 
     def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
-        """Return the number of epochs."""
         return min(training.schedule.epochs, training.steps)
 
     def chosen(self, release: Release, correct: Any) -> int:

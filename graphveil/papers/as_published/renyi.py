@@ -49,9 +49,6 @@ def multiplier_of(
 
     One multiplier serves all parts, as in the papers: gradient steps and aggregations alike.
 
-    Raises:
-        CalibrationError: no multiplier in the range that is searched meets epsilon.
-
     >>> from graphveil.core.events import PoissonGaussian
     >>> z = multiplier_of(8.0, 1e-5, lambda z: PoissonGaussian(z, 0.0128, 781))
     >>> 0.5 < z < 0.7
@@ -93,9 +90,6 @@ def subgraph_multiplier_of(
 
     rho hypergeometric: how many of R marked roots are among m of N. The aggregation adds alpha / (2 z^2). The
     batches that are run are Poisson samples, which this does not account for.
-
-    Raises:
-        CalibrationError: no multiplier in the range that is searched meets epsilon.
 
     >>> z = subgraph_multiplier_of(8.0, 1e-5, records=14_204, batch=256, reach=100, steps=554)
     >>> 0.7 < z < 0.75

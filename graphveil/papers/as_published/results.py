@@ -31,10 +31,8 @@ class Point:
         place: Dataset, panel, line, point on the axis.
         settings: The settings selected by mean validation accuracy.
         runs: Seed and values of each of their runs.
-        metric: Name of the compared value.
         published: Published value for the place, or for the dataset that this one replaces.
         same_data: Whether the published value is for the same data.
-        rejected: Reason for a missing value.
     """
 
     place: CellPlace
@@ -47,17 +45,14 @@ class Point:
 
     @property
     def values(self) -> list[float]:
-        """The metric, run by run."""
         return [self.runs[seed][self.metric] for seed in sorted(self.runs)]
 
     @property
     def mean(self) -> float | None:
-        """The mean; None if there is no run."""
         return None if not self.runs else sum(self.values) / len(self.values)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % bootstrap interval of the mean."""
         return interval(self.values)
 
     def verdict(self, scale: float) -> Verdict:
@@ -104,7 +99,6 @@ class PairedComparison:
     """Difference of two lines at one place, over the seeds that both have.
 
     Args:
-        place: Place of the first line.
         other: Name of the second line.
         gains: Difference of the two lines, run by run.
         p_value: P-value of a paired t-test, corrected for all comparisons of the target (Holm); None for a
@@ -118,7 +112,6 @@ class PairedComparison:
 
     @property
     def mean(self) -> float:
-        """The mean difference."""
         return sum(self.gains) / len(self.gains)
 
     @property
@@ -127,7 +120,6 @@ class PairedComparison:
         return self.p_value is not None and self.p_value < LEVEL
 
     def as_dict(self, scale: float) -> dict[str, Any]:
-        """Return the comparison as plain JSON, in the published unit."""
         dataset, panel, line, x = self.place
         return {
             "dataset": dataset,
@@ -183,7 +175,6 @@ def points_of(
 
 
 def is_chosen(point: Point, cell: ReproductionCell) -> bool:
-    """Whether a cell belongs to a point."""
     return not point.rejected and dict(cell.settings) == dict(point.settings)
 
 

@@ -170,10 +170,7 @@ class NodeLevelSAGE(ReadsRecords):
     """SAGE-NDP; see ``SAGE``.
 
     Args:
-        shape: Network with one aggregation step and L2-normalized hidden vectors.
-        schedule: Steps, learning rate, clipping.
         max_sampled_degree: D, the number of edges that a node keeps.
-        clip_per: What is clipped.
     """
 
     shape: SageArchitecture
@@ -212,12 +209,10 @@ class NodeLevelSAGE(ReadsRecords):
         return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
-        """Return why there is no valid guarantee."""
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
         return (*super().deviations(view), *more)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        """Train over bounded subgraphs, and predict from one noisy aggregation."""
         most, rng = self.max_sampled_degree, session.streams.numpy("edges")
         sample = view.replace(adjacency=sample_total_degree(view.adjacency, most, rng))
         release = session.open(sample, record_groups(view))
@@ -248,7 +243,6 @@ class NodeLevelSAGE(ReadsRecords):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedNodeLevelSAGE":
-        """Return the network with these parameters."""
         return TrainedNodeLevelSAGE(self.name, restored(self.shape, state, sizes))
 
 
@@ -267,9 +261,7 @@ class TrainedNodeLevelSAGE(TrainedModel):
         )
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Raise an error, as ``plan_for`` does before."""
         raise AssertionError("plan_for rejects every other graph")
 
     def state(self) -> State:
-        """Return the parameters."""
         return dict(self.network.state_dict())

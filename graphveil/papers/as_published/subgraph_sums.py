@@ -75,7 +75,6 @@ class SubgraphClippedSum(ClippedSum):
         labels: Tensor,
         clip_per: ClipPer,
     ) -> None:
-        """Copy the parameters, and compute their offsets."""
         self._depth = len(maps.before)
         linears = [*maps.before, maps.own, maps.incoming, *maps.after]
         sources = [part.detach() for one in linears for part in (one.weight, one.bias)]
@@ -132,11 +131,9 @@ class SubgraphClippedSum(ClippedSum):
         return [(own, delta), (total, delta), *pairs[::-1]], delta
 
     def _activation_backward(self, out: Tensor, gradient: Tensor) -> Tensor:
-        """Return the gradient by an activation's input."""
         return self._activation.backward(out, gradient.contiguous(), [], inputs=True)
 
     def _add_roots(self, part: Tensor, encoded: Rows, clip: float) -> None:
-        """Add the gradients of some roots' losses, each clipped."""
         table = self._table[part]
         inside, nodes = table >= 0, table.clamp_min(0)
         rows = [values[nodes] for values in encoded]
@@ -193,7 +190,6 @@ class SubgraphClippedSum(ClippedSum):
         return torch.from_numpy(product).view(roots, features, width)
 
     def _add_rows(self, index: Tensor, clip: float) -> None:
-        """Add the contributions of roots' and senders' vectors, each clipped."""
         table = self._table[index]
         inside = table >= 0
         nodes, place = map(torch.from_numpy, np.unique(table[inside].numpy(), return_inverse=True))
@@ -239,7 +235,6 @@ class SubgraphClippedSum(ClippedSum):
 
 
 def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L2-normalized vectors, and the norms."""
     norm = rows.norm(dim=-1, keepdim=True).clamp_min(_TINY)
     return rows / norm, norm
 

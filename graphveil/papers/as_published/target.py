@@ -41,16 +41,13 @@ class TargetLine:
         strict: Keywords of strict mode alone: public settings, fixed in advance.
         search: Values of the keywords that paper mode searches.
         quick: Search of ``--quick``; None for ``search``.
-        options: Further options of the measure.
         keyword: Constructor keyword that the axis sets; the axis' own by default.
         xs: Points on the axis; None for all of them.
         level: Whether the result does not depend on the axis.
         free: All keywords for an infinite budget, replacing those above.
         by_dataset: Further keywords of single datasets; those of a mode take precedence.
-        datasets: Datasets of the line; None for all.
         starts: For single datasets, the first point on the axis.
         left_out: Reason for leaving out other datasets, or earlier points.
-        modes: Modes of the line.
     """
 
     name: str
@@ -79,7 +76,6 @@ class TargetLine:
         return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
 
     def runs_on(self, dataset: str) -> bool:
-        """Whether it is run on a dataset at all."""
         return self.datasets is None or dataset in self.datasets
 
     def searched(self, mode: Mode, *, quick: bool) -> SearchSpace:
@@ -91,15 +87,7 @@ class TargetLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """The quantity that varies along a figure, or between columns of a table.
-
-    Args:
-        label: Axis label.
-        keyword: Constructor keyword that it sets.
-        values: Its points.
-        quick: Points of ``--quick``.
-        log: Whether the axis is logarithmic.
-    """
+    """The quantity that varies along a figure, or between columns of a table."""
 
     label: str
     keyword: str
@@ -113,7 +101,6 @@ class Axis:
         return self.values == self.quick
 
     def at(self, places: Collection[float]) -> "Axis":
-        """Return the axis with these of its places alone."""
         kept = tuple(x for x in self.values if x in places)
         return replace(self, values=kept, quick=kept)
 
@@ -123,7 +110,6 @@ class PublishedValue:
     """A published value, in percent if the target does not define another unit.
 
     Args:
-        value: The value.
         error: Half width of its interval, or of the reading error of a plot.
         source: ``"paper"``, the authors' published ``"notebook"``, or ``"read off"`` their plot.
     """
@@ -142,14 +128,10 @@ class ReproductionTarget:
     """One table or figure of a paper: its runs, its published values, and known differences.
 
     Args:
-        name: Name for the command.
-        title: Its content, in one line.
         source: The paper, with the number of the table or figure.
         lines: Its rows or curves.
         axis: The varied quantity; None for a table of one column.
-        datasets: Default datasets.
         stand_ins: For a dataset, the published one whose values are shown for comparison.
-        published: Published values.
         recipe: How data are prepared and split.
         metrics: Reported values of the measure, with their descriptions; the first one is
             plotted, and compared.
@@ -160,7 +142,6 @@ class ReproductionTarget:
         needs: What is missing for the published data, and how to get it.
         minutes: Approximate duration with three runs and two jobs: complete in paper mode, quick there, and
             in strict mode.
-        figure: Whether it is plotted, in addition to its table.
         plots_all_metrics: Whether the figure has a panel for each metric.
     """
 
@@ -184,7 +165,6 @@ class ReproductionTarget:
     plots_all_metrics: bool = False
 
     def __post_init__(self) -> None:
-        """Check that lines have different names, and comparisons name lines."""
         names = [(line.panel, line.name) for line in self.lines]
         if len(set(names)) != len(names):
             raise ValueError(f"target {self.name} has two lines with the same name")
@@ -195,12 +175,10 @@ class ReproductionTarget:
 
     @property
     def metric(self) -> str:
-        """The plotted and compared metric."""
         return next(iter(self.metrics))
 
     @property
     def scale(self) -> float:
-        """Factor of a displayed value."""
         return 100.0 if self.percent else 1.0
 
     @property
@@ -209,7 +187,6 @@ class ReproductionTarget:
         return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
 
     def lines_in(self, mode: Mode) -> tuple[TargetLine, ...]:
-        """Return the lines of a mode."""
         return tuple(line for line in self.lines if mode in line.modes)
 
     def places(self, line: TargetLine, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
@@ -221,7 +198,6 @@ class ReproductionTarget:
         return tuple(x for x in kept if x >= line.starts.get(dataset, -math.inf))
 
     def left_out(self, mode: Mode, *, quick: bool) -> Iterator[str]:
-        """Yield the parts that are left out, line by line, each with its reason."""
         for line in self.lines_in(mode):
             gaps: dict[str, list[str]] = {}
             for name in self.datasets:
@@ -242,22 +218,16 @@ class ReproductionTarget:
         return self.stand_ins.get(dataset, self.stand_ins.get(dataset.partition("/")[0]))
 
     def comparison_note(self, dataset: str) -> str:
-        """Return a note on the published values that are shown for a dataset."""
         known = self.published_dataset(dataset)
         if known is None:
             return f"nothing was published for {dataset}"
         return f"published on {known}" + ("" if known == dataset else f": other data than {dataset}")
 
     def on(self, datasets: Sequence[str]) -> "ReproductionTarget":
-        """Return the target on other datasets."""
         return replace(self, datasets=tuple(datasets)) if datasets else self
 
     def at(self, places: Sequence[float]) -> "ReproductionTarget":
-        """Return the target restricted to some points of its axis, including those that ``--quick`` omits.
-
-        Raises:
-            ConfigError: There is no axis, or a point is not on it.
-        """
+        """Return the target restricted to some points of its axis, including those that ``--quick`` omits."""
         if not places:
             return self
         if self.axis is None:
@@ -346,14 +316,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionCell:
-    """One run of one setting, at its point in the target.
-
-    Args:
-        panel, line: Panel and name of the line.
-        x: Point on the axis; None without one.
-        settings: Values of the line's search in this cell.
-        work: The computation.
-    """
+    """One run of one setting, at its point in the target."""
 
     panel: str
     line: str
@@ -372,8 +335,6 @@ class ReproductionOptions:
     """Options of a call.
 
     Args:
-        mode: ``"paper"`` or ``"strict"``.
-        runs: Number of runs per setting.
         seed: Seed of the first run; run r has ``seed + r``.
         quick: Fewer points, and a smaller search.
     """
@@ -437,7 +398,6 @@ RUNS = 3
 
 
 def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
-    """Return one table row: the target, its content, whether its data are available, and its size."""
     return {
         "target": target.name,
         "title": target.title,
@@ -452,7 +412,6 @@ def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
 
 
 def missing(target: ReproductionTarget, root: Path | None) -> list[str]:
-    """Return the target's datasets that would have to be fetched."""
     here = {row["name"] for row in list_datasets(root) if row["local"]}
     return [name for name in target.datasets if name not in here]
 
@@ -464,7 +423,6 @@ def _cell_count(target: ReproductionTarget) -> int:
 
 
 def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
-    """Return all fields of a target as names and text."""
     away, mode = missing(target, root), target.modes[0]
     names = ", ".join(f"{name}{' (not available)' if name in away else ''}" for name in target.datasets)
     facts = [("content", target.title), ("source", target.source), ("datasets", names)]

@@ -14,10 +14,7 @@ class RestatedValue:
     """A published number, and the same number from a restatement.
 
     Args:
-        what: Its meaning.
         location: Statement, formula, program or pseudocode of the source; for a cost, its derivation.
-        published: The number.
-        restated: Function that returns the number of the restatement.
         tolerance: Relative tolerance: as many digits as are known.
     """
 
@@ -33,12 +30,9 @@ class PublishedMechanism:
     """One mechanism and its claim.
 
     Args:
-        name: A short name.
         source: Publication or program with the claim.
         explanation: The claim, why it fails, and a correction.
-        unit: The claimed privacy unit.
         claim: Keywords of ``neighbor_test``.
-        mechanism: The restatement.
         kind: Kind of finding that refutes it; empty for a sound mechanism.
         figure: A reproduced number of the source about the step that fails, to show that the restatement is
             the published mechanism; None if no source gives one.

@@ -12,6 +12,5 @@ TARGETS: Mapping[str, ReproductionTarget] = {
 
 
 def target_named(name: str) -> ReproductionTarget:
-    """Return a target; an unknown name is an error that suggests the nearest."""
     checks.one_of(tuple(TARGETS), TARGET=name)
     return TARGETS[name]

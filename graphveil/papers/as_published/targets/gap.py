@@ -54,7 +54,6 @@ def _node(name: str, method: str, panel: str, **more: Any) -> TargetLine:
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, their keywords joined."""
     joined = {
         name: {**base.get(name, {}), **more.get(name, {})} for name in ("parameters", "paper", "strict")
     }
