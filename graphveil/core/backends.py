@@ -41,8 +41,6 @@ BACKENDS = {  # module and class names, so that a backend is imported only if it
 
 class BlockWork(ABC):
     """The computation on one block: frozen public parameters and noise keys, and no edges except the block's.
-
-    A subclass is a frozen dataclass of plain values and tensors, so that it can be sent to another process.
     """
 
     @abstractmethod
@@ -171,13 +169,11 @@ def using(backend: AggregationBackend | str | None) -> Iterator[None]:
 
 
 def check_backend(backend: object) -> None:
-    """Check that a value is a backend or the name of one."""
     if backend is not None and not isinstance(backend, AggregationBackend):
         checks.one_of(tuple(BACKENDS), backend=backend)
 
 
 def make_backend(name: str, **options: Any) -> AggregationBackend:
-    """Create a backend by its name, with the options of its class."""
     module, _, kind = BACKENDS[name].partition(":")
     made: AggregationBackend = getattr(import_module(module), kind)(**options)
     return made
@@ -201,7 +197,6 @@ def backend_by_name(name: str | None, address: str | None = None) -> Aggregation
 
 
 def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
-    """Return a backend that can read these edges: as given, by name, or by where the edges are stored."""
     adjacency = adjacency._unwrap()
     check_unchanged(adjacency)
     if backend is None:

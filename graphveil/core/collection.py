@@ -41,11 +41,9 @@ class ReportFile:
             yield
 
     def load(self) -> Reports:
-        """Return the stored tensors; empty if the file does not exist."""
         return load_snapshot(self.path, self.binding) if self.path.exists() else {}
 
     def save(self, found: Reports) -> None:
-        """Write the tensors."""
         save_snapshot(self.path, found, self.binding)
 
 
@@ -88,5 +86,4 @@ def collect(
 
 
 def release_id_of(found: Reports) -> str:
-    """Return the release id of reports."""
     return bytes(found["release"].tolist()).hex()

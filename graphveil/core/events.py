@@ -21,10 +21,7 @@ MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would dominate the
 
 
 def _store_numbers(event: Any) -> None:
-    """Store every number in one form: ledgers and run folders compare the text of events.
-
-    ``PureDP(2)``, ``PureDP(np.float32(2))`` and ``PureDP(Fraction(2))`` are all ``PureDP(2.0)``.
-    """
+    """Store every number in one form: ledgers and run folders compare the text of events."""
     for part in fields(event):
         value = checks.plain(getattr(event, part.name))
         if part.type is float:
@@ -385,12 +382,10 @@ def within_partition(event: Event, groups: str) -> Composed:
 
 
 def ldp_reports_of(event: Event) -> list[LocalReport]:
-    """Return the reports of an event, in order."""
     return [part for part in compose(event).events if isinstance(part, LocalReport)]
 
 
 def budgets_of(event: Event, part: Part) -> list[float]:
-    """Return the budgets of all reports on one part of a record."""
     return [report.epsilon for report in ldp_reports_of(event) if report.part == part]
 
 

@@ -16,12 +16,6 @@ _ROWS, _EDGES = 1 << 17, 1 << 18  # rows and edges per chunk, with a weight for 
 def neighbor_sums(adjacency: Adjacency, x: Tensor) -> Tensor:
     """Return A^T X: row v is the sum of x over the in-neighbors of v.
 
-    Args:
-        x: Float rows, shape (N, d).
-
-    Returns:
-        Exact sums, shape (N, d), with gradients.
-
     Privacy:
         No guarantee: the sums are exact. Use it under unit ``none`` only.
 
@@ -38,11 +32,7 @@ def weighted_neighbor_sums(adjacency: Adjacency, x: Tensor, similarity: Similari
     """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients.
 
     Args:
-        x: float32 rows, shape (N, d).
         keys: Inputs of the similarity for each node; None for x.
-
-    Returns:
-        Exact sums, shape (N, d).
 
     Privacy:
         No guarantee: the sums are exact. Use it under unit ``none`` only.

@@ -87,7 +87,6 @@ def as_features(x: Any) -> Features:
 
 
 def is_finite(x: Features) -> bool:
-    """Return whether every entry is a finite number."""
     values = torch.from_numpy(x.data) if isinstance(x, sparse.csr_array) else x
     # A sum is finite exactly if its terms are (float32 terms cannot overflow float64), and needs no flags.
     # Torch makes a float64 copy first, so it is made of some at a time.
@@ -100,7 +99,6 @@ def rows(x: Any, index: Tensor) -> Any:
     """Return the chosen rows of features, dense, sparse or a handle as before.
 
     Args:
-        x: Features (N, d), or a handle of protected rows.
         index: Mask bool (N), or positions int64.
 
     Privacy:
@@ -132,12 +130,6 @@ def stacked(x: Features, below: Features) -> Features:
 
 def to_dense(x: Features) -> Tensor:
     """Return the features as a dense float32 tensor; dense ones are returned unchanged.
-
-    Args:
-        x: Features (N, d).
-
-    Returns:
-        The features as a tensor (N, d).
 
     Privacy:
         Reads: the features, exactly. Charges: nothing. The result is private.

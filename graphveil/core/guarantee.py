@@ -502,7 +502,6 @@ class Guarantee(Facts):
         return Guarantee.compose([self] * runs)
 
     def __repr__(self) -> str:
-        """Show the unit and the bound, rounded up, and whether the guarantee is invalid."""
         parts = [
             f"unit={self.unit!r}",
             f"epsilon={format_upper_bound(self.epsilon)}",
@@ -602,7 +601,6 @@ class Guarantee(Facts):
         return self.delta - self.slack
 
     def _at(self, curve: Curve) -> float:
-        """Return a curve's epsilon at the delta that is left."""
         return curve.epsilon(self._left) if self._left > 0 or self.slack == 0 else math.inf
 
 
@@ -620,7 +618,6 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
-    """Return the additional guarantees of several guarantees, composed for each kind."""
     kinds = zip(*(one.additional for one in guarantees), strict=True)
     return tuple(Guarantee.compose(kind) for kind in kinds)
 
@@ -632,7 +629,6 @@ def _covers(unit: Unit, edge_use: EdgeUse, *, labels_public: bool) -> str:
 
 
 def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
-    """Return what a guarantee does not cover."""
     if labels_public:
         return FEATURES_NOT_COVERED
     if edge_use == "lists":

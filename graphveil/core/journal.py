@@ -76,11 +76,9 @@ class MemoryJournal(Journal):
     _descriptors: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def resume(self, plan: Record) -> ReleaseKey | None:
-        """Return None."""
         return None
 
     def begin(self, key: ReleaseKey, plan: Record) -> None:
-        """Allow one release only."""
         if self._descriptors:
             raise ReleaseError("The journal belongs to another release. Use one journal per release.")
 
@@ -88,11 +86,9 @@ class MemoryJournal(Journal):
         """Accept all data: no other process answers from this journal."""
 
     def commit(self, index: int, descriptor: bytes) -> None:
-        """Record the descriptor; one key serves one descriptor."""
         _same(self._descriptors.setdefault(index, descriptor), descriptor)
 
     def load(self, index: int) -> Tensor | None:
-        """Return None: nothing is stored."""
         return None
 
     def store(self, index: int, answer: Tensor) -> None:
@@ -126,7 +122,6 @@ class FolderJournal(Journal):
         )
 
     def begin(self, key: ReleaseKey, plan: Record) -> None:
-        """Commit id, nonce and key; the folder holds one release."""
         self._keys.save(key)
         self._fingerprint_keys.save(ReleaseKey(key.release_id, b"", secrets.token_bytes(KEY_BYTES)))
         self._write(
@@ -142,7 +137,6 @@ class FolderJournal(Journal):
         )
 
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Compare with the fingerprint on disk, or write the first one."""
         record = self._read()
         try:
             key = self._fingerprint_keys.load(record["release_id"])
@@ -169,7 +163,6 @@ class FolderJournal(Journal):
         self._write(record)
 
     def load(self, index: int) -> Tensor | None:
-        """Return the answer on disk, if the query was finished."""
         path = self._answer(index)
         if not path.exists():
             return None
@@ -182,7 +175,6 @@ class FolderJournal(Journal):
         return tensors["answer"]
 
     def store(self, index: int, answer: Tensor) -> None:
-        """Write the noisy answer atomically."""
         save_checked(self._answer(index), {"answer": answer}, self._own(index))
 
     def close(self) -> None:
@@ -246,12 +238,10 @@ Binding = Mapping[str, object]
 
 
 def save_snapshot(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -> None:
-    """Write the tensors and their binding."""
     save_checked(path, tensors, {"binding": _describe_binding(binding)})
 
 
 def load_snapshot(path: Path, binding: Binding) -> dict[str, Tensor]:
-    """Return the tensors of a snapshot with exactly this binding."""
     try:
         tensors, words = load_checked(path)
     except ArtifactError:

@@ -65,12 +65,10 @@ class ReleaseKey:
 
     @classmethod
     def fresh(cls) -> "ReleaseKey":
-        """Return a new id, nonce and master key from the operating system."""
         return cls(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def from_seed(cls, seed: int, label: str) -> "ReleaseKey":
-        """Return a reproducible key, for tests and paper mode."""
         seed = checks.plain(seed)
         checks.integer_at_least(0, unsafe_noise_seed=seed)
         parts = [
@@ -120,7 +118,6 @@ class KeyStore:
             os.fsync(file.fileno())
 
     def load(self, release_id: str) -> bytes:
-        """Return the master key of an unfinished release."""
         try:
             return self._path(release_id).read_bytes()
         except FileNotFoundError:
@@ -164,7 +161,6 @@ class KeyStore:
 
 
 def _state() -> Path:
-    """Return the user's state directory."""
     named = os.environ.get("XDG_STATE_HOME")
     try:
         return Path(named) if named else Path.home() / ".local" / "state"

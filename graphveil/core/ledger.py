@@ -196,7 +196,6 @@ class MemoryLedger:
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        """Show the number of releases, and that they are lost at the end of the process."""
         count = len(self._entries)
         return (
             f"MemoryLedger({count} release{'' if count == 1 else 's'}; forgotten when this process ends: "
@@ -489,13 +488,11 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
 
 
 def _parts(edge_set: object) -> tuple[object, ...]:
-    """Return the sets that a set is the union of; a set that is not a union is its own only part."""
     edge_set = _edges(edge_set)
     return tuple(getattr(edge_set, "parts", (edge_set,)))
 
 
 def _edges(given: object) -> object:
-    """Return an edge set, or that of what has one: a graph, or its in-edges."""
     found = getattr(given, "edge_set", given)
     if (
         not hasattr(found, "__weakref__") or type(found).__hash__ is None

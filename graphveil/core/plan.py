@@ -1,7 +1,4 @@
-"""A release plan: an ordered list of queries with one privacy cost, and its calibration to a budget.
-
-``calibrate_plan`` finds the least noise whose certified epsilon is at most the target.
-"""
+"""A release plan: an ordered list of queries with one privacy cost, and its calibration to a budget."""
 
 import math
 from collections.abc import Callable
@@ -101,7 +98,6 @@ class ReleasePlan(Facts):
         object.__setattr__(self, "slack", max(self.slack, needed))
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return the plan as names and values: unit, privacy loss, and each query with its noise."""
         rows = [
             ("privacy unit", str(self.unit.name)),
             ("privacy loss", format_epsilon_delta(self.epsilon, self.delta)),
@@ -117,7 +113,6 @@ class ReleasePlan(Facts):
 
     @cached_property
     def event(self) -> Event:
-        """The complete release as one privacy event."""
         return _event(self.unit, self.queries, self.alternatives)
 
     @property
@@ -228,7 +223,6 @@ def calibrate_plan(
     Args:
         queries: Function that maps a scale to queries. Their cost increases with the scale: a total mu, or
             the inverse of a noise multiplier.
-        num_nodes: Number N of nodes.
         fixed: Function that maps the Gaussian mu of the budget to Gaussian queries, which come first. They
             have a fixed part of it, and the other queries are calibrated to the rest.
 
@@ -246,7 +240,6 @@ def calibrate_plan(
     check_proved_delta(delta)
 
     def at(scale: float, mu: float) -> tuple[Query, ...]:
-        """Return all queries at a scale of the calibrated ones, for a budget of this mu."""
         return (*fixed(mu), *queries(scale))
 
     mu = calibrate_mu(epsilon, delta)
@@ -262,7 +255,6 @@ def calibrate_plan(
     )
 
     def cost(scale: float, *, interval: float | None = None) -> float:
-        """Return epsilon at a scale; ``interval`` is the discretization of the privacy loss."""
         try:
             event = _event(unit, at(scale, mu), alternatives)
         except (ConfigError, CalibrationError):  # no grid supports this little or this much noise
@@ -322,10 +314,7 @@ def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, int
 
 
 def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float | None:
-    """Return a scale whose cost is at most the aim, and within 1e-5 of it unless the cost jumps there.
-
-    Return None if no scale meets the aim.
-    """
+    """Return a scale whose cost is at most the aim, and within 1e-5 of it unless the cost jumps there."""
     low = high = math.log(start)
     least = most = found = _excess(cost, start, aim)
     for _ in range(_STRETCHES):

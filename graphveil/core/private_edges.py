@@ -70,14 +70,12 @@ class CompactRows:
 
     @classmethod
     def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
-        """Return memory for this number of rows."""
         rows = _kernels.empty_rows(count + 1, dim)
         rows[-1] = 0
         return cls(rows, dim, bits)
 
     @property
     def plain(self) -> Tensor:
-        """The contributions in float32, (count, dim)."""
         return self.rows[:-1, : self.dim].to(torch.float32)
 
 
@@ -186,7 +184,6 @@ class PrivateEdges:
         return self._memory
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
-        """Return memory for a table of entries with this many bits, as ``memory`` does."""
         kept, size = self._memory, (rows + 1, dim, bits)
         if not isinstance(kept, CompactRows) or (len(kept.rows), kept.dim, kept.bits) != size:
             kept = self._memory = CompactRows.empty(rows, dim, bits)
@@ -194,7 +191,6 @@ class PrivateEdges:
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """Return integers concatenated; a single part is not copied."""
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)

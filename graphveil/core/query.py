@@ -1,8 +1,4 @@
-"""The interface of a query: frozen public parameters, the privacy cost, and the answer.
-
-Cost, implementation and the inputs of its audits are in one file for each kind of query, so that they stay
-consistent.
-"""
+"""The interface of a query: frozen public parameters, the privacy cost, and the answer."""
 
 import math
 from abc import ABC, abstractmethod
@@ -180,7 +176,6 @@ class Query(ABC):
         return None
 
     def describe(self) -> QueryDescription:
-        """Return the public description of the query."""
         return QueryDescription(
             kind=self.kind, stage=self.stage, noise=self.noise, parameters=self._parameters()
         )
@@ -204,12 +199,10 @@ class Query(ABC):
 
     @property
     def reads_edge_weights(self) -> bool:
-        """Whether the graph's edge weights are read."""
         return False
 
     @property
     def needs_groups(self) -> bool:
-        """Whether every node needs a public group."""
         return self.groups > 1
 
 
@@ -249,7 +242,6 @@ def grid_steps(largest: float, grid_bits: int) -> float:
 
 
 def check_size(least: int, most: int, **sizes: int) -> None:
-    """Require whole numbers in a range, given by their names."""
     checks.integer_at_least(least, **sizes)
     checks.within(least, most, **sizes)
 
@@ -283,7 +275,6 @@ def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
 
 
 def require_record_unit(unit: Unit) -> NodeUnit:
-    """Return a node-level unit; reject others."""
     if not isinstance(unit, NodeUnit):
         raise UnitError(
             f"unit {unit.name!r} leaves features and labels public, so a query of node records needs "
@@ -300,7 +291,6 @@ def by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
 
 
 def check_pays(pays: tuple[bool, ...]) -> None:
-    """Check that the query reads records of at least one group."""
     if not any(pays):
         raise ConfigError(f"pays={pays!r} must name a group of records that the query reads")
 
@@ -321,7 +311,6 @@ def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
 
 
 def are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
-    """Return whether these are integers, one per node."""
     whole = values is not None and not (values.is_floating_point() or values.is_complex())
     return whole and values is not None and values.shape == (count,)
 

@@ -95,7 +95,6 @@ class Release:
             key: Noise key, by default a new one; a reproducible key invalidates the guarantee.
             backend: Backend that schedules the destination blocks; it does not affect results.
             first_row: First row that answers with a row for each node have; the noise of rows is the same.
-            journal: Journal that an interrupted run resumes from; by default one in memory.
 
         Privacy:
             Unit: that of the plan. Charges: the whole plan, before any query is answered.
@@ -141,7 +140,6 @@ class Release:
 
     @property
     def release_id(self) -> str:
-        """The id under which the release is recorded."""
         return self._key.release_id
 
     @property
@@ -238,7 +236,6 @@ class Release:
             self._journal.close()
 
     def _entry(self, label: str) -> Entry:
-        """Return the ledger entry of the whole plan."""
         event = self._plan.event
         event, groups = within_release(event, self.release_id), self._public.groups
         if groups is not None:  # public, like the split it is derived from

@@ -51,11 +51,7 @@ records, which the unit protects from each other. Compute each row from its own 
         self._function, self._probed = function, False
 
     def __call__(self, *rows: Any) -> Any:
-        """Return the results as handles if an argument is one, and otherwise as they are.
-
-        Args:
-            rows: Handles, or public tensors with one row per record.
-        """
+        """Return the results as handles if an argument is one, and otherwise as they are."""
         handles = [each for each in rows if isinstance(each, ProtectedRows)]
         if not handles:
             return self._function(*rows)
@@ -107,7 +103,6 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
     public.
 
     Args:
-        graph: Graph with an ``adjacency``; it is not changed.
         public: Names of fields that clients report without protection, under unit ``local-attributes``.
 
     Privacy:
@@ -192,11 +187,7 @@ def kept_rows(
     compute: Callable[[], Any],
     like: Any,
 ) -> Any:
-    """Return rows that a run stores in its internal folder; those of protected records stay a handle.
-
-    Args:
-        keep: ``Session.load_or_compute``.
-    """
+    """Return rows that a run stores in its internal folder; those of protected records stay a handle."""
     rows = keep(name, lambda: {"rows": unwrapped(compute())})["rows"]
     return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows
 
@@ -225,7 +216,6 @@ def _last_nulled(rows: Any) -> Any:
 
 
 def _close(a: Any, b: Any) -> bool:
-    """Return whether results are equal up to rounding; integers are compared exactly."""
     if not isinstance(a, Tensor):
         a, b = (torch.from_numpy(each if isinstance(each, np.ndarray) else each.toarray()) for each in (a, b))
     if not a.is_floating_point():

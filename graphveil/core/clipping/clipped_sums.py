@@ -80,12 +80,10 @@ be read. Pass them to DPSGDData: the answer of its query includes the noise.
 
     @property
     def sums(self) -> Tensor:
-        """The clipped sum of the records that were added."""
         return self._readable(self._total)
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """All values that gradients read of the records."""
         return self._readable(self._arrays)
 
     def _readable(self, values: T) -> T:
@@ -113,11 +111,9 @@ be read. Pass them to DPSGDData: the answer of its query includes the noise.
 
     @property
     def shapes(self) -> list[list[int]]:
-        """The shapes of the model's parameters, in order."""
         return [list(source.shape) for source in self._sources]
 
     def _views(self, flat: Tensor) -> list[Tensor]:
-        """Return a vector's parts, in the shapes of the model's parameters."""
         parts = torch.split(flat, [source.numel() for source in self._sources])
         return [part.view(source.shape) for part, source in zip(parts, self._sources, strict=True)]
 

@@ -46,13 +46,11 @@ class Adam:
         self._second = [torch.zeros_like(p) for p in self._parameters]
 
     def zero_grad(self) -> None:
-        """Set the gradients to None."""
         for parameter in self._parameters:
             parameter.grad = None
 
     @torch.no_grad()
     def step(self, *, rate: float) -> None:
-        """Update every parameter that has a gradient."""
         self._steps += 1
         rate = rate / (1 - _FIRST**self._steps)
         correction = (1 - _SECOND**self._steps) ** 0.5
@@ -67,14 +65,12 @@ class Adam:
             weight.addcdiv_(first, second.sqrt().div_(correction).add_(_EPSILON), value=-rate)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the steps taken and the moments."""
         named = {"steps": torch.tensor(self._steps)}
         for i, (first, second) in enumerate(zip(self._first, self._second, strict=True)):
             named |= {f"first/{i}": first, f"second/{i}": second}
         return named
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from a state that ``state`` returned."""
         self._steps = int(state["steps"])
         for i, (first, second) in enumerate(zip(self._first, self._second, strict=True)):
             first.copy_(state[f"first/{i}"])
@@ -124,12 +120,10 @@ class PrivateSchedule:
         return public_rate(count if self.batch_size is None else self.batch_size, count)
 
     def steps(self, count: int) -> int:
-        """Return the number of steps on ``count`` records."""
         batch = min(count, self.batch_size or count)
         return max(1, self.epochs * count // batch)
 
     def rate(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step."""
         share = (1 + math.cos(math.pi * step / steps)) / 2 if self.decay == "cosine" else 1.0
         return self.learning_rate * share
 
@@ -232,7 +226,6 @@ class Momentum:
 
     @torch.no_grad()
     def step(self, *, rate: float) -> None:
-        """Update the parameter along its gradient."""
         if self._weight.grad is None:
             return
         self._velocity.mul_(self._momentum).add_(self._weight.grad, alpha=self._share)
@@ -241,11 +234,9 @@ class Momentum:
         self._weight.add_(self._velocity, alpha=-rate)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the velocity."""
         return {"velocity": self._velocity}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from a state that ``state`` returned."""
         self._velocity.copy_(state["velocity"])
 
 
@@ -267,7 +258,6 @@ class _TrainingState:
         self._mean, self._averaged = torch.zeros_like(weights), 0
 
     def move(self, gradient: Tensor, *, rate: float, last: bool) -> None:
-        """Do one step; the last iterates are added to the average."""
         self._weights.grad = gradient
         self._optimizer.step(rate=rate)
         self.done += 1
@@ -276,7 +266,6 @@ class _TrainingState:
             self._mean.lerp_(self._weights, 1 / self._averaged)
 
     def result(self) -> Tensor:
-        """Return the average if there is one, the last iterate otherwise."""
         return self._mean if self._averaged else self._weights
 
     def tensors(self) -> dict[str, Tensor]:
@@ -285,7 +274,6 @@ class _TrainingState:
         return named | {"weights": self._weights, "mean": self._mean, "counts": counts}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from a state that ``tensors`` returned."""
         self._weights.copy_(tensors.pop("weights"))
         self._mean.copy_(tensors.pop("mean"))
         self.done, self._averaged = tensors.pop("counts").tolist()
@@ -293,7 +281,6 @@ class _TrainingState:
 
 
 def clipped_sum(network: GhostModule | nn.Module, inputs: Any, labels: Any) -> ClippedSum:
-    """Return the clipped sum for a network."""
     inputs, labels = unwrapped(inputs), labels_with(inputs, labels)
     if isinstance(network, GhostModule):
         return GhostClippedSum(network, inputs, labels)

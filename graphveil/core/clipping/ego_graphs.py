@@ -88,7 +88,6 @@ def _is_affine(part: nn.Module) -> bool:
 
 
 def inputs_of(part: nn.Module) -> int:
-    """Return the input width of an affine map."""
     return int(_weight_of(part).shape[1])
 
 
@@ -261,24 +260,20 @@ class StoredEgoGraphs:
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """Rows and edges."""
         return self.x, self.edges
 
     @property
     def width(self) -> int:
-        """W."""
         return self.x.shape[1]
 
     @property
     def parents(self) -> Tensor:
-        """The parent of each place, by default the root."""
         return torch.zeros(self.width - 2, dtype=torch.int64) if self.above is None else self.above
 
     def begin(self, step: int) -> None:
         """Do nothing: nothing is sampled."""
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows and edges of some records."""
         return self.x[index], self.edges[index]
 
 
@@ -420,7 +415,6 @@ class EgoGraphClippedSum(ClippedSum):
         ]
 
     def _choose(self, parts: dict[str, nn.Module]) -> None:
-        """Form all gradients except those of these maps."""
         self._affine = parts
         within = {name for part in parts for name in (self._weight(part), self._bias(part))}
         self._formed = [name for name in self._wide if name not in within]
@@ -468,7 +462,6 @@ class EgoGraphClippedSum(ClippedSum):
         return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
 
     def _parts(self, module: nn.Module) -> list[nn.Module]:
-        """Return the affine maps in a copy of the module."""
         return [module.get_submodule(name) for name in self._affine]
 
     def _trace_calls(self, columns: int) -> list["_Call"]:
@@ -486,7 +479,6 @@ class EgoGraphClippedSum(ClippedSum):
         return [_Call(number, shape) for number, shape in recorded]
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
-        """Return the gradients of each affine map that was called."""
         calls = list(zip(self._calls or (), inputs, deltas, strict=True))
         found = {}
         for number, name in enumerate(self._affine):
@@ -570,7 +562,6 @@ def _cloned(tensors: Parameters) -> Parameters:
 
 
 def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
-    """Return the tensors that are not trained, with floats in this type."""
     kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     return {
         name: value.detach().to(dtype) if value.is_floating_point() else value

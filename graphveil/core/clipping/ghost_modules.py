@@ -67,12 +67,10 @@ class SparseRecordRows:
     squares: Tensor
 
     def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return W h_i + b."""
         rows = torch.from_numpy(self.values @ weight.t().contiguous().numpy())
         return rows.add_(bias).t().contiguous()
 
     def square_norms(self) -> Tensor:
-        """Return |h_i|^2."""
         return self.squares
 
     def add_outer(self, delta: Tensor, out: Tensor) -> None:
@@ -160,7 +158,6 @@ class _BlockRecords(TrainingRecords):
 
 
 def tensors_of(inputs: Inputs) -> list[Tensor]:
-    """Return all tensors that contain the records."""
     if isinstance(inputs, Tensor):
         return [inputs]
     if isinstance(inputs, Sequence):
@@ -169,7 +166,6 @@ def tensors_of(inputs: Inputs) -> list[Tensor]:
 
 
 def records_of(inputs: Inputs) -> TrainingRecords:
-    """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors."""
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
             raise GraphError(
@@ -236,7 +232,6 @@ class GhostModule(ABC):
         """Collect the pairs; return the gradient with respect to the input if requested, else None."""
 
     def affines(self) -> "Iterator[Affine]":
-        """Yield the affine maps inside, in order."""
         yield from ()
 
 
@@ -277,8 +272,6 @@ class Affine(GhostModule):
 class Activation(GhostModule):
     """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output.
 
-    Shapes: (width, B) to (width, B).
-
     >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
     tensor([[0., 2.]])
     """
@@ -312,15 +305,12 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tens
 class UnitRows(GhostModule):
     """u_i = x_i / |x_i|; the gradient is (g_i - u_i <u_i, g_i>) / |x_i|.
 
-    Shapes: (width, B) to (width, B).
-
     >>> UnitRows().forward(torch.tensor([[3.0], [4.0]]))[0]
     tensor([[0.6000],
             [0.8000]])
     """
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the L2-normalized rows, and store them with their norms."""
         rows = cast(Tensor, x)
         norm = rows.square().sum(dim=0).sqrt_().clamp_min_(_TINY)
         unit = rows / norm
@@ -334,7 +324,6 @@ class UnitRows(GhostModule):
         *,
         inputs: bool,
     ) -> Tensor:
-        """Return (g - u <u, g>) / |x|."""
         unit, norm = saved
         return delta.addcmul_(unit, (unit * delta).sum(dim=0), value=-1).div_(norm)
 
@@ -390,7 +379,6 @@ class GhostBranches(GhostModule):
         self._parts = parts
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
-        """Return the concatenated outputs, (sum of widths, B)."""
         blocks = zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
         outputs, saved = zip(*(part.forward(block) for part, block in blocks), strict=True)
         return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
@@ -403,7 +391,6 @@ class GhostBranches(GhostModule):
         *,
         inputs: bool,
     ) -> None:
-        """Pass each branch its part of the gradient; input blocks get none."""
         for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
             part.backward(kept, gradient, gradient_factors, inputs=False)
 

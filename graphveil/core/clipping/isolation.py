@@ -159,7 +159,6 @@ class IsolatedOperations(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call an operation, or its replacement."""
         kwargs = kwargs or {}
         if func is custom_function_call:
             return func(_isolated_function(args[0]), *args[1:], **kwargs)
