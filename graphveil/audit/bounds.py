@@ -235,7 +235,6 @@ def odds_of_runs(
 
 
 def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significance: float) -> float:
-    """Return the lower bound on the logarithm of the odds ratio."""
     positives = tp + fp
     least, most = max(0, positives - without_canary), min(with_canary, positives)
     if tp == least:

@@ -109,14 +109,12 @@ def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
-    """Score an edge by the similarity of the predictions for its two ends."""
     proba = model.fitted.own_proba.to(torch.float64).numpy()
     first, second = (proba[inserted.places[:, end]] for end in (0, 1))
     return np.asarray((first * second).sum(axis=1))
 
 
 def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
-    """Score a record by the predicted probability of its random label."""
     proba = model.fitted.own_proba.to(torch.float64).numpy()
     return np.asarray(proba[inserted.places, inserted.query_graph.y.numpy()[inserted.places]])
 
@@ -138,7 +136,6 @@ class TrainingAudit:
 
     @property
     def is_valid(self) -> bool:
-        """Whether neither bound is above the claim."""
         found = [self.bound.epsilon, 0.0 if self.gaussian is None else self.gaussian.epsilon]
         return max(found) <= self.claimed
 

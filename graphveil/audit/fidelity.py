@@ -46,10 +46,6 @@ _CHUNK = 1 << 24  # products at a time, which bound the memory
 class SimpleGraph:
     """Neighbors in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
 
-    Args:
-        indptr: Start of each node's neighbors (N + 1).
-        indices: Neighbors (2 m) for m edges.
-
     Privacy:
         Contains the exact edges. Statistics of it are internal.
     """
@@ -73,7 +69,6 @@ class SimpleGraph:
 
     @property
     def nodes(self) -> int:
-        """The number of nodes N."""
         return len(self.indptr) - 1
 
     @property
@@ -83,7 +78,6 @@ class SimpleGraph:
 
     @cached_property
     def degrees(self) -> Integers:
-        """The number of neighbors of each node (N)."""
         return np.diff(self.indptr)
 
     @cached_property
@@ -101,7 +95,6 @@ class SimpleGraph:
 
 
 def average_degree(graph: SimpleGraph) -> float:
-    """Return 2 m / N."""
     return 2 * graph.edges / graph.nodes
 
 
@@ -111,7 +104,6 @@ def degree_variance(graph: SimpleGraph) -> float:
 
 
 def degree_counts(graph: SimpleGraph) -> Integers:
-    """Return the numbers of nodes with 0, 1, 2, ... neighbors."""
     return np.bincount(graph.degrees)
 
 
@@ -181,9 +173,6 @@ class PathLengths:
 
 def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     """Return the source nodes of shortest paths: all of up to 4,096 nodes, else 512.
-
-    Args:
-        count: Number of sources; None for the default.
 
     >>> sample_sources(3, None, rng=np.random.default_rng(0))
     array([0, 1, 2])
@@ -356,9 +345,6 @@ def communities(graph: SimpleGraph) -> Integers:
     The Louvain method (Blondel et al., Fast unfolding of communities in large networks, 2008), which depends
     only on the edges and the order of nodes.
 
-    Returns:
-        The community of each node (N).
-
     Privacy:
         Reads: the exact edges. The result is internal.
 
@@ -372,9 +358,6 @@ def communities(graph: SimpleGraph) -> Integers:
 
 def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
     """Return Q = sum_c (m_c / m - (D_c / 2 m)^2): m_c edges inside community c, D_c the sum of its degrees.
-
-    Args:
-        labels: Community of each node (N).
 
     Privacy:
         Reads: the exact edges. The result is internal.
@@ -398,7 +381,6 @@ class StructuralQuery:
     Args:
         true, released: Answers of the two graphs; None if undefined. Distributions are lists of shares over
             the same values. The answer for communities is their number, for centrality the largest entry.
-        error: Difference of the answers; None if undefined.
         measure: Measure of the difference; 0 is best, except for NMI.
     """
 
@@ -409,7 +391,6 @@ class StructuralQuery:
     measure: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain data."""
         return dict(vars(self))
 
 
@@ -424,12 +405,10 @@ class StructuralComparison:
         return {query.name: query for query in self.queries}[name]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON output of ``graphveil compare``."""
         queries = [query.as_dict() for query in self.queries]
         return {"internal": True, "queries": queries, "notes": list(self.notes)}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the cells of ``HEAD`` for each query, as text."""
         return [
             (query.name, _cell(query.true), _cell(query.released), _cell(query.error), query.measure)
             for query in self.queries
@@ -505,7 +484,6 @@ def compare(
 
 
 def _graph_of(given: object) -> Graph:
-    """Return a graph, or the one that a mechanism returned with its guarantee."""
     graph = getattr(given, "graph", given)
     if not isinstance(graph, Graph):
         raise GraphError(
@@ -621,9 +599,6 @@ def kl_divergence(true: npt.ArrayLike, released: npt.ArrayLike) -> float:
     A value that only one graph has would make it infinite. Therefore one more observation is spread evenly
     over the K values of each: p_k = (c_k + 1/K) / (n + 1) for counts c_k that add up to n.
 
-    Args:
-        true, released: Counts of each value (K).
-
     >>> kl_divergence([2, 1], [2, 1]), round(kl_divergence([3, 0], [0, 3]), 4)
     (0.0, 1.4594)
     """
@@ -663,9 +638,6 @@ def _entropy(shares: Floats) -> float:
 
 def mean_absolute_error(true: Floats, released: Floats) -> float:
     """Return the mean over nodes of |true_v - released_v|.
-
-    Args:
-        true, released: One value per node (N).
 
     >>> mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     1.0

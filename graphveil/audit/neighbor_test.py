@@ -436,7 +436,6 @@ class _Search:
                 return
 
     def result(self, unit: str, seconds: float) -> NeighborTestResult:
-        """Return the findings, the worst first."""
         return NeighborTestResult(
             unit=unit,
             claim=self._claim,
@@ -498,7 +497,6 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
 def certified(
     mechanism: Mechanism, pair: Neighbors, runs: int, delta: float, seed: int, confidence: float = CONFIDENCE
 ) -> LowerBound:
-    """Return the lower bound on epsilon of one pair, from this many runs on either side."""
     both = [outputs(mechanism, graph, runs, seed + side) for side, graph in enumerate(pair)]
     if both[0].shape[1] != both[1].shape[1]:
         return repeated_runs(runs, runs, 0, runs, delta=delta, confidence=confidence)
@@ -530,14 +528,12 @@ class OutputEvent:
     atoms: frozenset[bytes]
 
     def occurs_in(self, outputs: Floats) -> npt.NDArray[np.bool_]:
-        """Return for each row whether it does."""
         if self.weights is not None:
             return np.asarray(outputs @ self.weights > self.threshold)
         return np.array([any(entry.tobytes() in self.atoms for entry in row) for row in outputs])
 
 
 def most_distinguishing_event(first: Floats, second: Floats, delta: float) -> OutputEvent:
-    """Return the event with the largest bound of first against second, in these runs."""
     # Thresholds of the sum in which the means differ most, each entry weighted by its variance.
     finite = np.isfinite(first).all(axis=0) & np.isfinite(second).all(axis=0)
     a, b = first[:, finite], second[:, finite]

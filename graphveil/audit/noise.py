@@ -50,12 +50,10 @@ class LossLowerBound:
 
     @property
     def mu(self) -> float:
-        """The Gaussian part."""
         return math.sqrt(self.mu_squared)
 
     @property
     def none(self) -> bool:
-        """Whether nothing differs."""
         return not (self.mu_squared or self.pure or self.certain or self.alone)
 
     def epsilon(self, delta: float) -> float:
@@ -97,7 +95,6 @@ class Law(ABC):
         """Return the loss of this law against another of the same kind and shape."""
 
     def scale_differs(self, other: Any) -> bool:
-        """Whether the two laws have noise of different scales."""
         return False
 
     def shared(self, later: Any) -> Floats | None:
@@ -262,7 +259,6 @@ def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two arrays agree but for rounding."""
     first, second = np.asarray(one), np.asarray(other)
     if first.shape != second.shape:
         return False
@@ -462,7 +458,6 @@ def _floats(value: Any) -> Floats:
 
 
 def _plain(value: Any) -> Any:
-    """Return a torch tensor as an array, and anything else unchanged."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 

@@ -103,15 +103,12 @@ class CanaryContext:
 
     @property
     def unit(self) -> Unit:
-        """The privacy unit."""
         return self.plan.unit
 
     def coins(self, count: int) -> Coins:
-        """Draw which canaries are included."""
         return self.rng.random(count) < 0.5
 
     def key(self) -> ReleaseKey:
-        """Return a key for one release."""
         if self.seed is None:
             return ReleaseKey.fresh()
         return ReleaseKey.from_seed(self.seed + int(self.rng.integers(1 << 30)), "audit")
@@ -128,7 +125,6 @@ class CanaryContext:
         return max(1, min(_MAX_ROUNDS, math.ceil(needed / count)))
 
     def exact(self, query: Query, edges: Adjacency, groups: Tensor | None, data: Any) -> Floats:
-        """Answer it without noise."""
         return _answer(zero_noise_plan(self.unit, (query,)), edges, groups, data, None)
 
     def gaussian(self, scores: Floats, present: Coins, edges: int = 1) -> LowerBound:
@@ -143,7 +139,6 @@ class CanaryContext:
         return replace(bound, mu=mu, epsilon=epsilon_of(mu, self.plan.delta))
 
     def counted(self, detected: Coins, present: Coins) -> LowerBound:
-        """Return the bound from detected canaries; ``present`` are included."""
         tp, fp = int(detected[present].sum()), int(detected[~present].sum())
         inside = int(present.sum())
         return repeated_runs(tp, inside, fp, len(present) - inside, confidence=self.confidence)
@@ -151,14 +146,12 @@ class CanaryContext:
 
 @lru_cache(maxsize=64)
 def single_query_plan(plan: ReleasePlan, query: Query, count: int = 1) -> ReleasePlan:
-    """Return the plan that answers one query of a plan, ``count`` times, as that plan does."""
     return replace(plan, queries=(query,) * count, slack=0.0, alternatives=())
 
 
 def _answer(
     plan: ReleasePlan, edges: Adjacency, groups: Tensor | None, data: Any, key: ReleaseKey | None
 ) -> Floats:
-    """Return the answer of a plan's query, or of its equal queries, stacked."""
     release = Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit")
     answers = [release.answer(data).to(dtype=torch.float64).numpy() for _ in plan.queries]
     return np.asarray(answers[0] if len(answers) == 1 else np.stack(answers))
@@ -309,7 +302,6 @@ _MAX_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in par
 
 
 def canaries_per_release(dim: int, nodes_each: int) -> int:
-    """Return the number of canaries in a release of a few million numbers."""
     return max(16, min(NUMBERS // dim, _MAX_NODES) // nodes_each)
 
 
@@ -510,7 +502,6 @@ class _CanaryPairs:
         return cls(domain, known, domain.keep_protected(np.arange(domain.slots.total)))
 
     def edges(self, slots: Integers) -> Adjacency:
-        """Return the graph of these edges and the public ones."""
         ends = np.concatenate([self.known, np.stack(self.domain.ends(slots))], axis=1)
         nodes, directed = len(self.domain.rank), self.domain.slots.directed
         return Adjacency.from_edges(*ends, num_nodes=nodes, directed=directed)
@@ -636,7 +627,6 @@ def _of_samples(
 def _of_all_steps(
     query: Query, context: CanaryContext, count: int, certified: Event, bound: LowerBound
 ) -> CanaryResult:
-    """Return the result with the epsilon that is certified of all steps together."""
     epsilon = privacy_curve(certified).epsilon(context.plan.delta)
     return planted(query, context, count, certified, replace(bound, epsilon=epsilon))
 

@@ -119,11 +119,9 @@ class ZeroNoiseSteps(StepNoise):
     """Training steps without noise, with every record in every batch."""
 
     def batch(self, step: int, count: int) -> Tensor:
-        """Return all indices."""
         return torch.arange(count)
 
     def noise(self, step: int) -> npt.NDArray[np.int64]:
-        """Return zeros."""
         return np.zeros(self.parameters, dtype=np.int64)
 
 
@@ -149,7 +147,6 @@ class _WithoutOwnNoise:
 
     @property
     def law(self) -> DiscreteLaplace | EdgeRandomizedResponse | None:
-        """The law of the query's own noise, without noise."""
         match self._query.law:
             case DiscreteLaplace(epsilon=epsilon):
                 return _ZeroLaplace(epsilon)
@@ -158,7 +155,6 @@ class _WithoutOwnNoise:
         return None
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of training steps."""
         return ZeroNoiseSteps(
             key,
             parameters=self._query.parameters,
@@ -377,21 +373,17 @@ class NeighborView:
 
     @property
     def nodes(self) -> int:
-        """The number of nodes."""
         return self.public.nodes
 
     @property
     def domain(self) -> Domain:
-        """The protected node pairs."""
         return self.public.domain
 
     @property
     def there(self) -> npt.NDArray[np.bool_]:
-        """Which records are not null."""
         return np.asarray(self.graph.y >= 0)
 
     def generator(self, name: str) -> np.random.Generator:
-        """Return a public generator for this query."""
         return self.public.draw(f"{name} {self.number}")
 
     def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
@@ -424,7 +416,6 @@ class NeighborView:
 
 
 def reason_without_example(query: Query) -> str:
-    """Return why a query has no data on small graphs; empty if it has."""
     undefined = type(query).example_data is Query.example_data
     return query.without_example or ("its class does not define example_data" if undefined else "")
 
@@ -442,7 +433,6 @@ def law(query: Query, view: NeighborView, answer: Floats) -> Law:
 
 
 def has_row_per_node(query: Query) -> bool:
-    """Return whether a query answers with one row for each node."""
     return query.describe().values_per_node is not None
 
 
@@ -476,7 +466,6 @@ class _Comparison:
         self._pairs = 0
 
     def over(self, families: Families, pairs: int, seed: int) -> NeighborTestResult | None:
-        """Compare this many pairs of neighbors; None where the unit has none."""
         started, number = time.perf_counter(), 0
         while self._pairs < pairs:
             drawn = families(np.random.default_rng([seed, number]), (seed, number, 1))
@@ -487,7 +476,6 @@ class _Comparison:
         return self._result(time.perf_counter() - started)
 
     def _compare(self, drawn: Family, most: int) -> None:
-        """Compare a graph with a maximum number of its neighbors, and note all violations."""
         groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
         views = [
             NeighborView(drawn.graph, drawn.public, groups, number, within=self._mutual)
@@ -524,13 +512,11 @@ class _Comparison:
             self._attained[name] = max(self._attained.get(name, 0.0), share)
 
     def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
-        """Return the data of all queries; nothing if this graph has no data for one of them."""
         data = [query.example_data(view) for query, view in zip(self._queries, views, strict=True)]
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
 
     def _answers(self, view: "NeighborView", data: list[QueryData[Any]]) -> "_Answers":
-        """Answer all queries in one release without noise."""
         self._sampler.drawn.clear()
         edges = adjacency(view.graph, view.public, weighted=self._weighted)
         release = Release.open(self._plan, edges, view.groups, budget=MemoryLedger(), label="audit")

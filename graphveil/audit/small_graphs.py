@@ -249,7 +249,6 @@ class PublicGraphFacts:
     """The public facts that neighbors share.
 
     Args:
-        seed: Seed of all public draws.
         listed: Which nodes may have private edges; all by default.
     """
 
@@ -265,7 +264,6 @@ class PublicGraphFacts:
 
     @cached_property
     def domain(self) -> Domain:
-        """The protected node pairs."""
         if not self.listed:
             return Domain.whole(self.nodes, directed=not self.mutual)
         source, target = np.array(sorted(self.known), dtype=np.int64).reshape(-1, 2).T
@@ -351,7 +349,6 @@ def _toggled_family(graph: SmallGraph, pairs: Iterable[Pair], rng: Rng, public: 
 
 @family.register
 def _record_family(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Null or replace records with their out-edges."""
     mutual = bool(rng.random() < 0.5)
     graph = replace(draw_graph(rng, directed=not mutual, most=FAMILY_NODES), directed=True)
     others = []
@@ -403,5 +400,4 @@ def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
 
 
 def _some(every: list[Pair], rng: Rng) -> list[Pair]:
-    """Return a random subset of the pairs, at most as many as a graph has neighbors."""
     return [every[k] for k in rng.permutation(len(every))[:_NEIGHBORS]]

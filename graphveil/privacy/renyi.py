@@ -35,9 +35,6 @@ def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "impro
 
     The order is optimized over all real numbers, so nothing is lost to a coarse list of orders.
 
-    Raises:
-        PrivacyError: a part of the event has no Renyi divergence.
-
     >>> 1.0 < epsilon_of_event(PoissonGaussian(2.0, 0.0128, 1562), 1e-5) < 1.2
     True
     """
@@ -72,8 +69,6 @@ def minimum_over_orders(
     bounds: tuple[float, float],
     tolerance: float,
 ) -> float:
-    """Return the smallest bound over all orders."""
-
     def bound(log_excess: float) -> float:
         excess = math.exp(log_excess)  # alpha - 1
         alpha = 1 + excess

@@ -100,7 +100,6 @@ def events_from_plain(records: object) -> Composed:
 
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the inputs of a guarantee's accounting; its numbers and sentences follow from them."""
     names = [name for name in GuaranteeRecord.model_fields if name not in ("events", "additional", "mode")]
     additional = [guarantee_to_plain(one) for one in guarantee.additional]
     record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
@@ -111,7 +110,6 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     """Account for a record that ``guarantee_to_plain`` wrote.
 
     Raises:
-        ArtifactError: It has another form, or contains a number that is not finite.
         PrivacyError: it names an unknown unit, or its events do not go together.
 
     >>> from graphveil.privacy import UndirectedEdge
@@ -134,12 +132,6 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
 
 
 def guarantee_from_record(record: GuaranteeRecord) -> Guarantee:
-    """Account for a validated record.
-
-    Raises:
-        ArtifactError: Its events are damaged.
-        PrivacyError: It names an unknown unit, or its events do not go together.
-    """
     values = dict(record)
     del values["mode"]
     if any(one.additional for one in record.additional):
@@ -182,7 +174,6 @@ def _case(record: object) -> Event:
 
 
 def _several(record: dict[str, Any], *more: str) -> list[object]:
-    """Return the lists of events in a composite event."""
     kind, lists = record["kind"], record.get("events")
     if set(record) != {"kind", "events", *more}:
         raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")

@@ -199,7 +199,6 @@ def formal_statement(guarantee: Guarantee) -> str:
 
 
 def _statement(guarantee: Guarantee) -> str:
-    """Return the statement of this guarantee, without the additional ones."""
     parts = [_core(guarantee), *(f"Note: {note}." for note in guarantee.notes)]
     if guarantee.unit != NoUnit.name:
         parts.append(_composition_note(guarantee))
@@ -342,7 +341,6 @@ def _summary_of_edges(guarantee: Guarantee) -> str:
 
 
 def _bound(guarantee: Guarantee, negatives: str, positives: str) -> str:
-    """Return the attack bound as sentences."""
     return (
         f"With false positives for at most 1 in 100 of the {negatives}, any test finds at most "
         f"{percent_up(guarantee.max_tpr())} in 100 of {positives}. Random guessing finds 1."

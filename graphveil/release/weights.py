@@ -50,7 +50,6 @@ class SigmoidCos(DotWeight):
     """
 
     def transform(self, dots: Values) -> Values:
-        """Return the logistic function."""
         return 1 / (1 + np.exp(-dots))
 
 
@@ -65,11 +64,9 @@ class ExpCos(DotWeight):
     temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check the temperature."""
         checks.positive(temperature=self.temperature)
 
     def transform(self, dots: Values) -> Values:
-        """Return the exponential."""
         return np.exp((dots - 1) / self.temperature)
 
 
@@ -82,7 +79,6 @@ class HalfCos(DotWeight):
     """
 
     def transform(self, dots: Values) -> Values:
-        """Return the shifted cosine."""
         return (1 + dots) / 2
 
 
@@ -95,7 +91,6 @@ class ReluCos(DotWeight):
     """
 
     def transform(self, dots: Values) -> Values:
-        """Return the positive part."""
         return np.maximum(0.0, dots)
 
 
@@ -116,11 +111,9 @@ class LearnedPublic(DotWeight):
     sharpness: float = 5.0
 
     def __post_init__(self) -> None:
-        """Check the sharpness."""
         checks.positive(sharpness=self.sharpness)
 
     def transform(self, dots: Values) -> Values:
-        """Return the logistic function of the scaled cosine."""
         return 1 / (1 + np.exp(-self.sharpness * dots))
 
 
@@ -142,7 +135,6 @@ class ClassAgree(Similarity):
     otherwise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the weight of a pair with different classes."""
         checks.within(0, 1, otherwise=self.otherwise)
 
     @property
@@ -151,7 +143,6 @@ class ClassAgree(Similarity):
         return 1.0
 
     def prepare(self, keys: Tensor) -> PairWeights:
-        """Return each node's class and the table of weights."""
         classes = keys.shape[1]
         if not 1 <= classes <= _MAX_CLASSES or not bool(torch.isfinite(keys).all()):
             raise InputError(f"class_agree needs finite probabilities of 1 to {_MAX_CLASSES} classes")
@@ -176,7 +167,6 @@ class PosteriorDot(DotWeight):
         return rows
 
     def transform(self, dots: Values) -> Values:
-        """Return the dot product."""
         return np.maximum(0.0, dots)
 
 
@@ -204,7 +194,6 @@ class Attention(Similarity):
         return float(_sigmoid(np.array(_REACH)))
 
     def prepare(self, keys: tuple[Tensor, Tensor, Tensor, Tensor]) -> PairWeights:
-        """Return the network's parts on their grids."""
         return network(*keys, values=_sigmoid(np.linspace(-_REACH, _REACH, CELLS)), bound=self.bound)
 
 
@@ -236,7 +225,6 @@ class Jaccard(Similarity):
         return 1.0
 
     def prepare(self, keys: Features) -> PairWeights:
-        """Return the sets."""
         if isinstance(keys, Tensor):
             return dense_sets(keys.numpy())
         sets = sparse.csr_array(keys, copy=True)
@@ -273,7 +261,6 @@ class Landmarks(Similarity):
     landmarks: int = 32
 
     def __post_init__(self) -> None:
-        """Check that w is a weight by dot product, and the number of landmarks."""
         if not isinstance(self.weight, DotWeight):
             raise ConfigError(
                 f"landmarks need a weight derived from DotWeight, not a {type(self.weight).__name__}"
@@ -283,20 +270,16 @@ class Landmarks(Similarity):
 
     @property
     def reads(self) -> str:  # type: ignore[override]
-        """The rows that the weight reads."""
         return self.weight.reads
 
     @property
     def bound(self) -> float:
-        """The bound of the weight."""
         return self.weight.bound
 
     def describe(self) -> dict[str, object]:
-        """Return the landmarks' number and the weight's description."""
         return {"weight": "Coarse", "of": self.weight.describe(), "landmarks": self.landmarks}
 
     def prepare(self, keys: Any) -> PairWeights:
-        """Return each node's landmark, and the weights between landmarks."""
         assert isinstance(self.weight, DotWeight)
         dots = self.weight.prepare(keys)
         maps = [dots.phi] if self.weight.symmetric else [dots.phi, dots.psi]
