@@ -110,7 +110,7 @@ def total_of(previews: Iterable[Preview]) -> Guarantee | None:
 
 
 def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
-    """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does."""
+    """Return the account of the sweep's data, attached to every graph that a cell queries, if any does."""
     if plan.total is None:
         return None
     account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
