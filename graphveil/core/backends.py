@@ -40,8 +40,7 @@ BACKENDS = {  # module and class names, so that a backend is imported only if it
 
 
 class BlockWork(ABC):
-    """The computation on one block: frozen public parameters and noise keys, and no edges except the block's.
-    """
+    """The computation on one block: frozen public parameters and noise keys, and no edges but the block's."""
 
     @abstractmethod
     def __call__(self, edges: EdgeBlock) -> Tensor:
