@@ -104,11 +104,9 @@ class GaussianCurve(Curve):
     mu: float
 
     def delta(self, epsilon: float) -> float:
-        """Return delta(epsilon; mu)."""
         return gaussian.delta_of(epsilon, self.mu)
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon(mu, delta)."""
         return gaussian.epsilon_of(self.mu, delta)
 
     def tpr(self, fpr: float) -> float:
@@ -121,15 +119,12 @@ class NoPrivacyCurve(Curve):
     """The curve of a transcript that nothing bounds."""
 
     def delta(self, epsilon: float) -> float:
-        """Return 1: any event may separate the two graphs."""
         return 1.0
 
     def epsilon(self, delta: float) -> float:
-        """Return infinity."""
         return math.inf
 
     def tpr(self, fpr: float) -> float:
-        """Return 1."""
         return 1.0
 
 
@@ -183,7 +178,6 @@ class ShiftedCurve(Curve):
         return min(1.0, self.curve.delta(0.0) - math.expm1(epsilon - self.more) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        """Return the other curve's epsilon at the remaining delta, plus ``more``."""
         left = delta - self.lost
         return self.curve.epsilon(left) + self.more if left >= 0 else math.inf
 
@@ -213,7 +207,6 @@ class PureCurve(Curve):
 
     @classmethod
     def from_epsilon_counts(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
-        """Return the curve of releases with these epsilons and counts."""
         masses = {0.0: 1.0}
         for epsilon, count in releases:
             if not epsilon:
@@ -480,7 +473,6 @@ class CanonicalComposition:
         return CanonicalComposition(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
 
     def covers(self, other: "CanonicalComposition") -> bool:
-        """Whether this costs at least as much."""
         return self | other == self
 
 
@@ -501,7 +493,6 @@ def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
 
 
 def dominating_composition(totals: list[CanonicalComposition]) -> CanonicalComposition:
-    """Return an event that costs at least as much as each of these."""
     bound = CanonicalComposition()
     for total in totals:
         bound |= total
@@ -590,7 +581,6 @@ def _pure_epsilon(total: CanonicalComposition) -> float:
 
 
 def _pure(total: CanonicalComposition) -> list[tuple[float, int]]:
-    """Return the epsilons of pure releases, and how many there are of each."""
     return [(part.epsilon, count) for part, count in total.rest.items() if isinstance(part, PureDP)]
 
 

@@ -129,7 +129,6 @@ class RootPair:
 
     @classmethod
     def from_event(cls, event: PoissonRoots) -> "RootPair":
-        """Return the pair of an event, for any number of steps."""
         from scipy.stats import binom  # slow to import
 
         rate, most = max(event.sampling_rate, MIN_RATE), event.roots
@@ -290,7 +289,6 @@ def _ends(event: Steps) -> tuple[float, float]:
 
 
 def width(event: Steps) -> float:
-    """Return the length of the range of one step's loss."""
     low, high = _ends(event)
     return (high - low) * (event.change if isinstance(event, PoissonGaussian) else 1)
 

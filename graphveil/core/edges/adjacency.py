@@ -69,15 +69,12 @@ class EdgeSet:
         return self._parts or (self,)
 
     def __copy__(self) -> EdgeSet:
-        """Return the same edge set."""
         return self
 
     def __deepcopy__(self, memo: object) -> EdgeSet:
-        """Return the same edge set."""
         return self
 
     def __reduce_ex__(self, protocol: object) -> Any:
-        """Raise an error on pickling protected edges: the unpickled copy would have an unspent budget."""
         if self.released and not self._parts:
             return EdgeSet, (self.id,), (None, {"released": self.released})
         raise GraphError(
@@ -87,7 +84,6 @@ class EdgeSet:
         )
 
     def __repr__(self) -> str:
-        """Show the public name."""
         return f"EdgeSet({self.id!r})"
 
 
@@ -224,14 +220,10 @@ class Adjacency:
     ) -> Adjacency:
         """Build an adjacency from edges ``source[i] -> target[i]`` in any order; duplicates are merged.
 
-        Self-loops are dropped and duplicates are merged. With ``directed=False`` each edge is stored in both
-        directions, whether the input lists one of them or both.
+        Self-loops are dropped. With ``directed=False`` each edge is stored in both directions, whether the
+        input lists one of them or both.
 
         Args:
-            source, target: Node ids 0 to N - 1, integer arrays or tensors of equal length.
-            num_nodes: Number of nodes N.
-            directed: Whether ``u -> v`` does not imply ``v -> u``.
-            edge_set: Identity of the edges; a new one by default.
             weight: Weight of at least 0 for each edge, if the edges are weighted. The largest weight is used
                 for duplicates, and for both directions of an undirected edge. Weight 0 means no edge.
 
@@ -272,12 +264,6 @@ class Adjacency:
 
         Of an undirected edge only the larger end lists the other. Node pairs that are drawn in their order
         have this form.
-
-        Args:
-            indptr: Row offsets, int64 (N + 1).
-            sources: Sources of all rows, int32.
-            directed: Whether ``u -> v`` does not imply ``v -> u``.
-            edge_set: Identity of the edges; a new one by default.
 
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private.
@@ -375,9 +361,6 @@ class Adjacency:
     def subgraph(self, keep: Tensor) -> Adjacency:
         """Return the edges between the kept nodes, which are renumbered from 0 in the same order.
 
-        Args:
-            keep: Mask of the kept nodes, bool (N).
-
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
             mask is treated as public, so it must not be computed from protected data.
@@ -399,9 +382,6 @@ class Adjacency:
     def without_crossing(self, side: Tensor) -> Adjacency:
         """Return the edges whose two ends are both inside ``side`` or both outside.
 
-        Args:
-            side: Mask of some nodes, bool (N).
-
         Privacy:
             Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. The
             mask is treated as public, so it must not be computed from protected data.
@@ -417,7 +397,6 @@ class Adjacency:
         return self._rows_from(sources[stays], targets[stays], self.num_nodes, stays)
 
     def _targets(self) -> _Ids32:
-        """Return the target of every stored edge."""
         return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.indptr.numpy()))
 
     def _node_mask(self, mask: Tensor) -> npt.NDArray[np.bool_]:
@@ -442,7 +421,6 @@ class Adjacency:
 
 
 def _protected(name: str) -> Any:
-    """Return a property that raises ``ProtectedDataError``."""
     return property(lambda edges: edges._refuse(name))
 
 
@@ -469,12 +447,10 @@ read. Query them: session.open(graph) and release.answer(...). Their noisy answe
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes N, which is public."""
         return self._unwrap().num_nodes
 
     @property
     def unit(self) -> str:
-        """Name of the unit that protects the edges."""
         return str(vars(self)["_unit"])
 
     def _unwrap(self) -> Adjacency:
@@ -498,7 +474,6 @@ def _check_num_nodes(num_nodes: int) -> None:
 
 
 def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
-    """Check a vector of node ids and narrow it to int32."""
     array = np.asarray(ids)
     if array.size == 0:
         return np.empty(0, dtype=np.int32)
@@ -546,7 +521,6 @@ def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
 def checked_weights(
     weight: Any, max_weight: float | None, edges: int
 ) -> tuple[npt.NDArray[np.float64], float] | None:
-    """Return one weight per edge and the public bound, None if neither is given."""
     if weight is None and max_weight is None:
         return None
     if weight is None or max_weight is None:
@@ -570,7 +544,6 @@ def checked_weights(
 
 
 def check_max_weight(max_weight: float | None) -> None:
-    """Check ``max_weight``, the public upper bound of edge weights."""
     number = isinstance(max_weight, int | float | np.number) and not isinstance(max_weight, bool)
     if max_weight is None or not (number and np.isfinite(max_weight) and max_weight > 0):
         raise GraphError(f"max_weight={max_weight} must be a positive number")
@@ -619,10 +592,6 @@ def grow_adjacency(
 ) -> Adjacency:
     """Return in-edges with more nodes and new edges; each new edge has at least one new node.
 
-    Args:
-        source, target: New edges, as for ``Adjacency.from_edges``.
-        edge_set: Identity of the new edges; a new one by default.
-
     >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
     >>> grow_adjacency(pair, [2], [1], 3).edge_index()
     tensor([[1, 0, 2, 1],
@@ -660,7 +629,6 @@ def grow_adjacency(
 
 
 def _padded(adjacency: Adjacency, num_nodes: int) -> Any:
-    """Return a square matrix of weights or ones; added nodes have empty rows."""
     beyond = num_nodes - adjacency.num_nodes
     indptr = np.pad(adjacency.indptr.numpy(), (0, beyond), mode="edge")
     plain = np.ones(len(adjacency.indices), dtype=np.bool_)

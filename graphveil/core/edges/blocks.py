@@ -50,7 +50,6 @@ class EdgeBlock:
 
     @property
     def degrees(self) -> Tensor:
-        """The in-degree of each row."""
         return self.offsets.diff()
 
     @cached_property
@@ -67,7 +66,6 @@ class EdgeBlock:
             yield self.rows(first, last)
 
     def rows(self, first: int, last: int) -> EdgeBlock:
-        """Return some of the block's rows, counted from its own first one."""
         if (first, last) == (0, len(self)):
             return self
         bounds = self.offsets[first : last + 1]
@@ -81,7 +79,6 @@ _whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
-    """Yield the destination blocks of a graph in order, starting at row ``first``."""
     check_unchanged(adjacency)
     if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
         yield whole
@@ -132,7 +129,6 @@ def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
 
 
 def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
-    """Split rows into blocks of at most ``rows`` rows and ``edges`` edges, or of one row."""
     bounds = offsets.numpy()
     first, count = 0, len(bounds) - 1
     while first < count:
@@ -155,7 +151,6 @@ class Stamp(NamedTuple):
 
     @classmethod
     def from_file(cls, path: Path) -> Stamp:
-        """Read the identity of a file."""
         try:
             found = path.stat()
         except OSError:
@@ -167,17 +162,14 @@ _stamps: WeakKeyDictionary[Adjacency, tuple[Stamp, ...]] = WeakKeyDictionary()
 
 
 def remember_stamps(adjacency: Adjacency, stamps: Iterable[Stamp]) -> None:
-    """Remember the files that a graph is mapped from."""
     _stamps[adjacency] = tuple(stamps)
 
 
 def check_unchanged(adjacency: Adjacency) -> None:
-    """Raise an error if the files of mapped edges have changed; edges in memory have no files."""
     check_stamps(_stamps.get(adjacency, ()))
 
 
 def check_stamps(stamps: Iterable[Stamp]) -> None:
-    """Raise an error if a file has changed."""
     for stamp in stamps:
         if Stamp.from_file(stamp.path) != stamp:
             raise GraphError(
@@ -187,7 +179,6 @@ def check_stamps(stamps: Iterable[Stamp]) -> None:
 
 
 def sources_of(adjacency: Adjacency) -> BinaryIO:
-    """Open the file that an opened graph's edges are mapped from."""
     assert adjacency.folder is not None
     return (adjacency.folder / SOURCES).open("rb")
 

@@ -26,7 +26,6 @@ _ENTRIES = 1 << 18  # at a time
 
 
 def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:
-    """Check the offsets and the column indices of a CSR matrix."""
     _whole(indptr, "row offsets", what)
     _whole(indices, "column indices", what)
     if not 0 <= columns <= MAX_INDEX:
@@ -38,7 +37,6 @@ def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse ma
 
 
 def checked_matrix(x: Any) -> Any:
-    """Return a SciPy matrix of numbers as CSR, CSC or COO, with every array checked."""
     if x.format == "lil" and [len(row) for row in x.rows] != [len(row) for row in x.data]:
         raise GraphError(f"a sparse matrix has rows with different numbers of indices and values; {_REMEDY}")
     if x.format not in ("csr", "csc", "coo"):

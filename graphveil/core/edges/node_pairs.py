@@ -43,11 +43,9 @@ class NodePairIndex:
 
     @property
     def total(self) -> int:
-        """The number of node pairs."""
         return self.start(self.nodes)
 
     def start(self, row: int) -> int:
-        """Return the first node pair of a destination row."""
         return row * (self.nodes - 1) if self.directed else row * (row - 1) // 2
 
     def number(self, source: npt.NDArray[np.integer], target: Integers) -> Integers:
@@ -126,7 +124,6 @@ class PublicPart:
             )
 
     def check_nodes(self, num_nodes: int) -> None:
-        """Raise an error if the number of nodes differs from that of a graph."""
         if len(self.private_nodes) != num_nodes:
             raise GraphError(
                 f"The public edges have {len(self.private_nodes)} nodes, but the graph has {num_nodes}. "
@@ -139,30 +136,24 @@ class PublicPart:
 
     @property
     def num_edges(self) -> int:
-        """The number of public edges, each once."""
         return len(self.edges.indices) // 2
 
     @property
     def num_private_nodes(self) -> int:
-        """The number of listed nodes."""
         return int(self.private_nodes.sum())
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """All public contents, for digests."""
         return self.private_nodes, self.edges.indptr, self.edges.indices
 
     def subgraph(self, keep: Tensor) -> PublicPart:
-        """Return the public part of the subgraph of the kept nodes, bool (N)."""
         return PublicPart(self.edges.subgraph(keep), self.private_nodes[keep])
 
     def without_crossing(self, side: Tensor) -> PublicPart:
-        """Return the public part of the graph without edges between ``side`` and all others, bool (N)."""
         return PublicPart(self.edges.without_crossing(side), self.private_nodes)
 
 
 def _listed(given: Any, num_nodes: int) -> Tensor:
-    """Return a list of nodes as bool (N)."""
     try:
         nodes = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
     except (TypeError, ValueError):  # lists of different lengths
@@ -213,17 +204,12 @@ class Domain:
 
     @classmethod
     def whole(cls, num_nodes: int, *, directed: bool) -> Domain:
-        """Return all node pairs: no edge is public."""
         all_nodes = np.arange(num_nodes)
         return cls(NodePairIndex(num_nodes, directed), all_nodes, all_nodes)
 
     @classmethod
     def within(cls, public: Adjacency, listed: Tensor) -> Domain:
-        """Return the pairs of listed nodes that are not public edges.
-
-        Args:
-            listed: Nodes that may have private edges, as for ``PublicPart``. The list is public.
-        """
+        """Return the pairs of listed nodes that are not public edges; the list is public."""
         nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
         rank = np.full(public.num_nodes, -1)
         rank[nodes] = np.arange(len(nodes))
@@ -233,7 +219,6 @@ class Domain:
 
     @property
     def size(self) -> int:
-        """The number of protected node pairs."""
         return self.slots.total - len(self.public)
 
     def between(self, source: Whole, target: Whole) -> Integers:
@@ -266,7 +251,6 @@ class Domain:
         return int(np.count_nonzero(edges.sources.numpy() < target))
 
     def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
-        """Return a mask of the node pairs that are protected, that is, without a public edge."""
         if not len(self.public):
             return np.ones(len(slots), dtype=bool)
         place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)
@@ -274,16 +258,13 @@ class Domain:
         return found
 
     def keep_protected(self, slots: Integers) -> Integers:
-        """Return the protected ones of some node pairs."""
         return slots[self.protects(slots)] if len(self.public) else slots
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
-        """Return sources and targets of node pairs, as nodes of the graph."""
         source, target = self.slots.ends(slots)
         return self.nodes[source], self.nodes[target]
 
     def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
-        """Return ascending pair numbers as compressed rows of the graph's nodes: offsets and sources."""
         indptr, sources = self.slots.rows(slots)
         if len(self.nodes) == len(self.rank):
             return indptr, sources

@@ -189,7 +189,6 @@ def _array(part: Tensor | None) -> npt.NDArray[np.generic] | None:
 
 
 def _check_width(rows: Tensor, dim: int) -> int:
-    """Return the width of rows of 16-bit integers."""
     import torch
 
     width = rows.shape[1]

@@ -140,7 +140,6 @@ class _Strips:
 
     @cached_property
     def _in_c(self) -> _kernels.Strips:
-        """The tables by strip."""
         _, first, strip = np.unique(self.start, return_index=True, return_inverse=True)
         return _kernels.Strips(
             strip.astype(np.uint16),
@@ -206,7 +205,6 @@ class _Strips:
 
 @lru_cache(maxsize=16)
 def _strips(numerator: int, ambiguous: float) -> _Strips:
-    """Divide the integers into strips and assign slots to each."""
     near, width = _cuts(numerator / DENOMINATOR)
     start = np.concatenate([near, -near - width])  # the mirror of [a, a + w) is [-a - w, -a)
     width = np.concatenate([width, width])
@@ -246,7 +244,6 @@ def _cuts(sigma: float) -> tuple[Integers, Integers]:
 
 
 def _power_below(x: float) -> int:
-    """Return the largest power of two that is at most x, and at least one."""
     return 1 << max(0, math.floor(math.log2(x)))
 
 
@@ -256,7 +253,6 @@ def _counts(scale: int, rho: Floats, closest: Integers) -> Integers:
 
 
 def _largest_scale(rho: Floats, closest: Integers) -> int:
-    """Return the largest scale whose counts fit into the slots."""
     low, high = 1, 1 << _SLOT_BITS
     while high - low > 1:
         middle = (low + high) // 2
@@ -266,7 +262,6 @@ def _largest_scale(rho: Floats, closest: Integers) -> int:
 
 
 def _exponent(n: Integers, numerator: int) -> Floats:
-    """Return -n^2 / 2 s^2 in float64."""
     exponent: Floats = -0.5 * np.square(n * (DENOMINATOR / numerator))
     return exponent
 
@@ -289,7 +284,6 @@ class IntegerNoise(ABC):
     sigma: float
 
     def __post_init__(self) -> None:
-        """Check that sigma is positive."""
         checks.positive(sigma=self.sigma)
 
     @abstractmethod
@@ -347,7 +341,6 @@ class DiscreteGaussian(IntegerNoise):
     min_sigma: ClassVar[float] = 64.0
 
     def __post_init__(self) -> None:
-        """Round sigma up to a value that the sampler supports."""
         super().__post_init__()
         if self.sigma > MAX_SIGMA:
             raise ConfigError(

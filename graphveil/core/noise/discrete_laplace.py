@@ -33,12 +33,6 @@ _DIGITS = 20  # decimal digits in a word
 class DiscreteLaplace:
     """Integer noise z with probability tanh(epsilon / 2) e^(-epsilon |z|), drawn exactly.
 
-    Args:
-        epsilon: Budget of a number that changes by one.
-
-    Raises:
-        ConfigError: If epsilon is not positive, or below 1e-16.
-
     Privacy:
         An integer with this noise is (epsilon, 0)-DP if it changes by one: the ratio of the probabilities of
         any outcome is e^epsilon or e^-epsilon (Ghosh, Roughgarden, Sundararajan: Universally
@@ -55,7 +49,6 @@ class DiscreteLaplace:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check epsilon."""
         checks.positive(epsilon=self.epsilon)
         if self.epsilon < _LEAST:
             raise ConfigError(

@@ -1,17 +1,13 @@
 """Noise on the node pairs of a graph: randomized response on each, or Laplace noise on cells.
 
-Both are exact, and take time proportional to the size of the output, not to the number of pairs:
+Both are exact, and take time proportional to the size of the output, not to the number of pairs.
 
-* ``bernoulli_positions`` marks very many places independently, each with the same probability;
-* ``EdgeRandomizedResponse`` flips pairs, and optionally subsamples the reported edges;
-* ``NoisyCells`` draws the cells whose Laplace noise is largest, by levels (``LevelSampler``).
-
-*Marks.* Places are divided into blocks of n = 2^k. The number of marks in a block is binomial, and given this
-number all subsets are equally likely. With p = threshold / 2^64 the cumulative probabilities of the binomial
-are integers over 2^(64 n), so a uniform of enough bits decides exactly. Its first 64 bits are enough, unless
-they equal those of a cumulative probability; then 64 more are drawn. Nothing is rounded, so the sampled law
-is the one in the proofs, to the last bit. n is about 1 / p: a block has about one mark, and takes time
-accordingly.
+*Marks* (``bernoulli_positions``). Places are divided into blocks of n = 2^k. The number of marks in a block
+is binomial, and given this number all subsets are equally likely. With p = threshold / 2^64 the cumulative
+probabilities of the binomial are integers over 2^(64 n), so a uniform of enough bits decides exactly. Its
+first 64 bits are enough, unless they equal those of a cumulative probability; then 64 more are drawn. Nothing
+is rounded, so the sampled law is the one in the proofs, to the last bit. n is about 1 / p: a block has about
+one mark, and takes time accordingly.
 
 If marks are not rare, every place has its own word.
 
@@ -69,7 +65,6 @@ def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int
 
 
 def _one_by_one(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
-    """Return marks that are not rare: each place has its own word."""
     first, last = start // _ROW, -(-stop // _ROW)
     parts = []
     for rows in _runs(first, last, _TOGETHER):
@@ -88,7 +83,6 @@ def _runs(first: int, last: int, at_most: int) -> Iterator[Integers]:
 
 
 def _of_blocks(stream: RowStream, counts: "_Counts", rows: Integers) -> Integers:
-    """Return the marked places of some blocks, ascending."""
     words = stream.words(rows, words_per_row=2)
     drawn = counts.of(words[:, 0], rows, stream)
     several = np.flatnonzero(drawn > 1)
@@ -135,11 +129,9 @@ class _Counts:
 
     @property
     def mask(self) -> np.uint64:
-        """The bits of a place within its block."""
         return np.uint64((1 << self.bits) - 1)
 
     def of(self, words: Words, rows: Integers, stream: RowStream) -> Integers:
-        """Return the number of marked places of each block."""
         found = np.searchsorted(self.table, words, side="left").astype(np.int64)
         tied = np.flatnonzero(words == self.table[np.minimum(found, len(self.table) - 1)])
         for i in tied.tolist():
@@ -163,7 +155,6 @@ class _Counts:
         return count
 
     def _cumulative(self, count: int) -> int:
-        """Return the numerator of P(at most this many marks)."""
         places, rest = 1 << self.bits, TOTAL - self.threshold
         while len(self.exact) <= count:
             done = len(self.exact)
@@ -174,7 +165,6 @@ class _Counts:
 
 @lru_cache(maxsize=8)
 def _counts(threshold: int) -> _Counts:
-    """Return the law of a block of about 1 / p places."""
     bits = min(max((TOTAL // threshold).bit_length(), _MIN_BITS), _MAX_BITS)
     none = (TOTAL - threshold) ** (1 << bits)
     law = _Counts(bits, threshold, np.empty(0, dtype=np.uint64), [none], [none])
@@ -197,13 +187,6 @@ class EdgeRandomizedResponse:
     probability (1 - p) s. This is randomized response (EdgeRand, s = 1), followed by a coin that keeps a
     share s of the ones (ARR). s may depend on public numbers and earlier noisy answers only.
 
-    Args:
-        epsilon: Epsilon of one node pair.
-        share: Share s of reported edges that is kept, in [0, 1].
-
-    Raises:
-        ConfigError: If a number is out of range.
-
     Privacy:
         eps-indistinguishability for one node pair, for every s. Both probabilities are integer multiples of
         2^-64, the larger one rounded down and the smaller one up, so no ratio exceeds e^eps. The sampler
@@ -221,7 +204,6 @@ class EdgeRandomizedResponse:
     share: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
         checks.positive(epsilon=self.epsilon)
         checks.within(0, 1, share=self.share)
 
@@ -263,12 +245,9 @@ class EdgeRandomizedResponse:
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
         """Return the node pairs of start .. stop - 1 that are edges afterwards, ascending.
 
-        It is fastest if a range's edges and the added ones fit into the cache.
-
         Args:
             stream: Keyed, addressed by node pair: any partition of the pairs draws the same.
             edges: Node pairs of the range that are edges, ascending, each once.
-            start, stop: Ends of the range.
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must be within the range of node pairs for which noise is drawn")
@@ -299,15 +278,12 @@ class LevelSampler:
 
     @cached_property
     def total(self) -> int:
-        """The number of words with a level."""
         return sum(self.counts)
 
     def words_from(self, level: int) -> int:
-        """Return the number of words with this level or a higher one."""
         return sum(self.counts[max(0, level - self.lowest) :])
 
     def levels(self, words: Words) -> Integers:
-        """Return the levels of words below the total."""
         if len(self.counts) == 1:
             return np.full(len(words), self.lowest)
         if len(words) < _FEW:
@@ -380,11 +356,6 @@ class NoisyCells:
 
     Levels are drawn in two tiers. Values above ``first_bound`` are enough if about as many cells hold 1 as
     are wanted. Otherwise, as decided by noisy levels alone, the tier below is drawn as well.
-
-    Args:
-        epsilon: Epsilon of one cell.
-        cells: Number of cells.
-        wanted: Number of largest cells to find.
 
     Privacy:
         eps-indistinguishability for one cell: the probabilities of levels are integer multiples of 2^-64 for
@@ -464,7 +435,6 @@ class NoisyCells:
 
     @property
     def tiers(self) -> int:
-        """The number of tiers, 1 or 2."""
         return 1 + (self.bound < self.first_bound)
 
     @cached_property
@@ -477,7 +447,6 @@ class NoisyCells:
 
     @cached_property
     def ones(self) -> LevelSampler:
-        """The levels of a cell of 1, by one word."""
         lowest = self._first_levels[-1]
         return LevelSampler(self.channel.counts[1][lowest:], lowest)
 
@@ -502,7 +471,6 @@ class NoisyCells:
         Args:
             stream: Keyed, addressed by cell: any partition of the cells draws the same.
             ones: Cells of the range that hold 1, ascending, each once.
-            start, stop: Ends of the range.
             rest: Stream of the second tier, to draw that tier. A cell of 0 that is in both tiers
                 belongs to the first (``joined``).
         """
@@ -521,7 +489,6 @@ class NoisyCells:
 
     @staticmethod
     def joined(first: Integers, rest: Integers) -> Integers:
-        """Return both tiers, ascending; cells in both belong to the first."""
         if len(first):
             place = np.minimum(np.searchsorted(first >> SHIFT, rest >> SHIFT), len(first) - 1)
             rest = rest[first[place] >> SHIFT != rest >> SHIFT]

@@ -46,7 +46,6 @@ class PublicStreams:
     _entropy: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Draw a random seed if none is given."""
         object.__setattr__(self, "_entropy", secrets.randbits(63) if self.seed is None else self.seed)
 
     def derive(self, name: str) -> int:
@@ -55,11 +54,9 @@ class PublicStreams:
         return int.from_bytes(digest[:8], "little") >> 1
 
     def numpy(self, name: str) -> np.random.Generator:
-        """Return the NumPy generator of the named purpose."""
         return np.random.default_rng(self.derive(name))
 
     def torch(self, name: str) -> torch.Generator:
-        """Return the CPU torch generator of the named purpose."""
         return torch.Generator().manual_seed(self.derive(name))
 
 
@@ -76,7 +73,6 @@ class RowStream:
     """
 
     def __init__(self, key: bytes) -> None:
-        """Store a key of 32 bytes."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"a row stream needs a key of {KEY_BYTES} bytes, got {len(key)}")
         self._key = key
@@ -102,10 +98,7 @@ class RowStream:
         return drawn.reshape(len(rows), 2 * blocks)[:, :words_per_row]
 
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
-        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2).
-
-        One offset is broadcast to all rows.
-        """
+        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2)."""
         _check_offsets(int(offsets.max(initial=0)) + 1)
         if _kernels.available() and rows.shape == offsets.shape:
             return self._encrypt(_kernels.counters(rows, offsets, paired=True))

@@ -193,7 +193,6 @@ class Channel:
 
 
 def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
-    """Return the counts of one row."""
     left = TOTAL - len(row) * constant
     ratios = [p.as_integer_ratio() for p in row.tolist()]
     unit = max(denominator for _, denominator in ratios)  # powers of two, so the largest is common to all
@@ -218,12 +217,10 @@ class Sampler:
 
     @cached_property
     def bits(self) -> int:
-        """b, for K = 2^b slots."""
         return (max(len(channel.counts[0]) for channel in self.channels) - 1).bit_length()
 
     @cached_property
     def starts(self) -> Integers:
-        """The first slot of each channel."""
         rows = [len(channel.counts) for channel in self.channels]
         return np.cumsum([0, *rows[:-1]]) << self.bits
 

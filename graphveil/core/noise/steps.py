@@ -95,7 +95,6 @@ class StepNoise:
     def __init__(
         self, key: bytes, *, parameters: int, noise_multiplier: float, sampling_rate: float = 1.0
     ) -> None:
-        """Store the law; nothing is drawn yet."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"the noise of steps needs a key of {KEY_BYTES} bytes, got {len(key)}")
         checks.integer_at_least(1, parameters=parameters)
@@ -166,7 +165,6 @@ class _Ahead:
     """Draws for several steps at once: they share the overhead of a call, and the numbers are the same."""
 
     def __init__(self, draw: Callable[[Integers, int], npt.NDArray[Any]]) -> None:
-        """Store the function that draws (steps, count) numbers."""
         self._draw = draw
         self._count, self._first, self._drawn = -1, 0, np.empty((0, 0))
 
@@ -194,5 +192,4 @@ def _grid_steps(parameters: int, noise_multiplier: float) -> int:
 
 
 def _derived(key: bytes, label: str) -> bytes:
-    """Return the key of one purpose."""
     return hmac.new(key, label.encode(), "sha256").digest()

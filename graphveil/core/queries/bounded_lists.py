@@ -44,8 +44,6 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
 
     Args:
         owner, listed: The pairs, (E), owners ascending.
-        count: Number of owners; their ids are below it.
-        key: Key of 32 bytes, which determines the hash values.
 
     >>> cut_lists(np.array([0, 0, 2]), np.array([1, 2, 0]), 3, 2, bytes(32)).tolist()
     [[1, 2], [-1, -1], [0, -1]]
@@ -84,13 +82,6 @@ class EgoGraphs:
 def own_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
     """Return every node's own list, truncated to ``most`` entries by one hash per ordered pair (v, u).
 
-    The entries with the smallest hash values are kept (``cut_lists``).
-
-    Args:
-        adjacency: The in-edges; a stored edge belongs to its source.
-        most: Public number M of leaves.
-        key: Key of 32 bytes, which determines the hash values.
-
     Privacy:
         No guarantee of its own. Row v depends only on v's own record (the stored edges that v sends), and is
         a handle if the edges are protected.
@@ -121,10 +112,7 @@ class BoundedTrees:
     Shapes: a tree has 1 + M + ... + M^r places; place 0 is the root.
 
     Args:
-        adjacency: The in-edges; a stored edge belongs to its source.
         slots: List bound D; None for the whole list, which only an assumption about degrees bounds.
-        cap: Cap M of a receiver.
-        depth: Depth r of a tree.
         key: Key of 32 bytes, which determines all hash values. They may be public.
 
     Privacy:
@@ -151,12 +139,10 @@ class BoundedTrees:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """All inputs of the trees besides the hash values."""
         return self._lists, torch.from_numpy(self._owner)
 
     @property
     def places(self) -> int:
-        """The public number of nodes of a tree."""
         return len(self.parents) + 1
 
     def draw(self, number: int) -> None:
@@ -176,7 +162,6 @@ class BoundedTrees:
         return torch.cat(found, dim=1)
 
     def _level(self, number: int, level: int) -> Tensor:
-        """Return the children of each node at this depth, (N, M) int32."""
         source, target = self._kept(self._coins("slots", number, level))
         order = np.lexsort((source, target))
         return cut_lists(
@@ -184,7 +169,6 @@ class BoundedTrees:
         )
 
     def _kept(self, coins: bytes) -> tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", ...]:
-        """Return the pairs (u, v) where u keeps v."""
         if self._slots is None:
             return self._owner, self._lists.numpy()
         slots = cut_lists(self._owner, self._lists.numpy(), self._nodes, self._slots, coins).numpy()
@@ -204,9 +188,6 @@ class TreeRecords:
 
     Shapes: a tree has its positions, and one more node as the end of unused edges: W inputs of width d, and
     W - 2 edges from a position to its parent.
-
-    Args:
-        x: Features (N, d).
     """
 
     x: Features
@@ -217,26 +198,21 @@ class TreeRecords:
 
     @classmethod
     def of_nodes(cls, view: Any, nodes: Tensor, steps_per_pass: int, **trees: Any) -> "TreeRecords":
-        """Return the trees of some nodes of a view; ``trees`` are arguments of ``BoundedTrees``."""
         return cls(unwrapped(view.x), nodes, BoundedTrees(view.adjacency, **trees), steps_per_pass)
 
     @property
     def width(self) -> int:
-        """W, the public number of nodes of a tree."""
         return self.trees.places + 1
 
     @property
     def arrays(self) -> list[Tensor]:
-        """All arrays that define the trees."""
         return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
 
     @property
     def parents(self) -> Tensor:
-        """The parent of each position except the root."""
         return self.trees.parents
 
     def begin(self, step: int) -> None:
-        """Sample all trees for the pass of a step."""
         self.trees.draw(step // self.steps_per_pass)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,7 +246,6 @@ class TreeRecords:
 
 
 def tree_parents(cap: int, depth: int) -> Tensor:
-    """Return the parent place of each place of a tree except the root."""
     above, found = torch.zeros(1, dtype=torch.int64), []
     for _ in range(depth):
         parents = above.repeat_interleave(cap)

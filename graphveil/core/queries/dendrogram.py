@@ -1,9 +1,5 @@
 """Dendrograms: full binary trees over the nodes of a graph, noisy counts of their blocks, and their search.
 
-A walk over dendrograms starts at ``Dendrogram.balanced`` or, with public edges, at their average linkage.
-``DendrogramBlocks`` determines, from sizes alone, which counts a tree consists of. ``BlockCountQuery``
-releases these counts. ``TreeSearchQuery`` releases the last tree of a walk.
-
 In a step of the walk an internal node y = (i, j) with its parent x = (y, k) becomes ((i, k), j) or
 ((j, k), i). Only the counts at x and y change, and all relevant edges cross x. Every internal node therefore
 keeps the list of its edges, and a proposal reads the list of x. The counts of all nodes add up to the number
@@ -81,7 +77,6 @@ class Dendrogram:
 
     @classmethod
     def from_parents(cls, parent: Ints) -> "Dendrogram":
-        """Return the tree with the given parent of each node, -1 for the root."""
         left, right = np.full(len(parent), -1), np.full(len(parent), -1)
         for node, above in enumerate(parent.tolist()):
             if above >= 0:
@@ -91,17 +86,14 @@ class Dendrogram:
 
     @property
     def leaves(self) -> int:
-        """The number of leaves n."""
         return (len(self.left) + 1) // 2
 
     @property
     def root(self) -> int:
-        """The root, which is the last node."""
         return len(self.left) - 1
 
     @cached_property
     def parents(self) -> Ints:
-        """The parent of each node, -1 for the root."""
         found = np.full(len(self.left), -1)
         inner = np.arange(self.leaves, len(self.left))
         found[self.left[inner]], found[self.right[inner]] = inner, inner
@@ -109,7 +101,6 @@ class Dendrogram:
 
     @cached_property
     def top_down(self) -> Ints:
-        """The internal nodes, each before those below it."""
         found, waiting, leaves = list[int](), [self.root], self.leaves
         left, right = self.left.tolist(), self.right.tolist()
         while waiting:
@@ -121,14 +112,12 @@ class Dendrogram:
 
     @cached_property
     def size(self) -> Ints:
-        """The number of leaves below each node."""
         found = np.ones(len(self.left), dtype=np.int64)
         for node in self.top_down[::-1].tolist():
             found[node] = found[self.left[node]] + found[self.right[node]]
         return found
 
     def spans(self) -> tuple[Ints, Ints]:
-        """Return the leaves in the order of the tree, and the start of each node's leaves in it."""
         size, start = self.size, np.zeros(len(self.left), dtype=np.int64)
         for node in self.top_down.tolist():
             start[self.left[node]] = start[node]
@@ -138,10 +127,7 @@ class Dendrogram:
         return order, start
 
     def lowest_common_ancestors(self, one: Ints, other: Ints) -> Ints:
-        """Return the lowest common ancestor of each pair of leaves, in few steps even in a deep tree.
-
-        A path continues into the larger child, so that few paths lead to any leaf (heavy paths).
-        """
+        """Return the lowest common ancestor of each pair of leaves, in few steps (heavy paths)."""
         depth, head = np.zeros(len(self.left), dtype=np.int64), np.arange(len(self.left))
         for node in self.top_down.tolist():
             children = self.left[node], self.right[node]
@@ -281,7 +267,6 @@ class BlockCountQuery(LaplaceCountQuery):
 
     @forms_private_sum("BlockCountQuery")
     def answer(self, private: PrivateEdges, data: _PreparedBlocks, key: bytes) -> Tensor:
-        """Return noisy counts; the exact ones are discarded here."""
         ends = data.domain.slots.ends(exact_node_pairs(private, data.domain))
         counts = data.blocks.counts(*ends)
         noise = self.law.draw(RowStream(key), np.arange(len(counts)))
@@ -328,7 +313,6 @@ def walk(
     """Run steps of the chain, in place.
 
     Args:
-        leaves: Number n of leaves; internal nodes are n to 2n - 2, of which the last is the root.
         joint: Whether private steps also use the public change.
         lazy: Whether private steps stay with probability 1/2, and use the exact weight of each move.
         weights: Weight of the public change, of the private one, and the loss kappa of a lazy step.
@@ -486,12 +470,10 @@ class ChainSchedule:
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """The period of private steps, and whether they are joint and lazy."""
         return self.every or NEVER, int(self.joint), int(self.kappa is not None)
 
     @property
     def weights(self) -> Floats:
-        """The three weights as an array."""
         return np.array([self.public, self.private, self.kappa or 0.0])
 
 
@@ -522,12 +504,10 @@ class DendrogramChain:
 
     @property
     def tree(self) -> Dendrogram:
-        """The current dendrogram."""
         return Dendrogram(self._left.copy(), self._right.copy())
 
     @property
     def likelihood(self) -> tuple[float, float]:
-        """The public and the private log-likelihood, recomputed."""
         return float(self._scores[0::2].sum()), float(self._scores[1::2].sum())
 
     @property
@@ -537,7 +517,6 @@ class DendrogramChain:
 
     @property
     def accepted(self) -> int:
-        """The number of accepted moves."""
         return int(self._done[0])
 
     def run(self, steps: int, schedule: ChainSchedule, stream: RowStream, *, plain: bool = False) -> None:
@@ -580,7 +559,6 @@ class DendrogramChain:
 
 
 def no_pairs() -> Pairs:
-    """Return no pairs."""
     return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
 
 
@@ -593,7 +571,6 @@ def _lists(at: Ints, nodes: int) -> tuple[Ints, Ints]:
 
 
 def _scores(tree: Dendrogram, counts: Ints) -> Floats:
-    """Return the public and the private l(N, e) of each node, one after the other."""
     size, found = tree.size, np.zeros(2 * len(tree.left))
     for node in range(tree.leaves, len(tree.left)):
         pairs = int(size[tree.left[node]] * size[tree.right[node]])
@@ -653,7 +630,6 @@ class TreeSearchQuery(BoundedQuery):
             checks.positive(delta=self.delta)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound of the whole walk."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon, self.delta)
 
@@ -664,7 +640,6 @@ class TreeSearchQuery(BoundedQuery):
 
     @forms_private_sum("TreeSearchQuery", note="the counts of a tree, and its random walk")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the parents of the last tree; the chain and its counts are discarded here."""
         leaves = data.domain.slots.nodes
         if leaves < 3:
             return torch.from_numpy(Dendrogram.balanced(leaves, np.random.default_rng(0)).parents)
@@ -698,5 +673,4 @@ class TreeSearchQuery(BoundedQuery):
 
 
 def public_pairs(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    """Return the public edges between listed nodes, by their positions in the list."""
     return domain.slots.ends(domain.public)

@@ -80,7 +80,6 @@ class EdgeCountQuery(GaussianQuery):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return the event of the counts for each pair of groups."""
         require_edge_unit(
             unit, "counts of edges have no bound for a record, which may have an edge to all nodes"
         )
@@ -90,11 +89,9 @@ class EdgeCountQuery(GaussianQuery):
         )
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1: one edge, one cell."""
         return 1.0
 
     def changed(self, unit: Unit) -> int:
-        """Return 1: one edge, one cell."""
         return 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -116,7 +113,6 @@ class EdgeCountQuery(GaussianQuery):
 
     @forms_private_sum("EdgeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts; the exact ones are discarded here."""
         inside, classes = self._inside(data.public), self.classes
         # One more class, for nodes that do not count.
         codes = torch.where(inside, data.arrays[0], classes).numpy()
@@ -130,7 +126,6 @@ class EdgeCountQuery(GaussianQuery):
         return noisy
 
     def _inside(self, public: PublicInputs) -> Tensor:
-        """Return which nodes are in labeled groups."""
         return torch.tensor(self.labeled)[public.groups]
 
     @property
@@ -184,9 +179,6 @@ class NeighborCountQuery(Query):
     then used at one end. Without ranks both directions count, at twice the privacy cost.
 
     Args:
-        partition: Name of the public groups of nodes.
-        ranks: Rank of each group; None if edges count at both ends.
-        classes: Number C of classes.
         held_out: Public choice of node pairs whose edges are not counted; None if all are.
 
     Privacy:
@@ -232,11 +224,9 @@ class NeighborCountQuery(Query):
         return event if self.held_out is None else self.held_out.charged(event)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the L2 sensitivity: an edge changes every count that it affects by one."""
         return math.sqrt(self.changed(unit))
 
     def changed(self, unit: Unit) -> int:
-        """Return the number of counts that an edge affects: one, or one at each end of an undirected edge."""
         return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -244,7 +234,6 @@ class NeighborCountQuery(Query):
         reject_edges_stored_twice(unit, directed=directed)
 
     def describe(self) -> QueryDescription:
-        """Return the public description of the query."""
         stage = f"{self.stage} ({self.classes} per node)"  # a plan may have several of them
         return replace(super().describe(), stage=stage, values_per_node=self.classes)
 
@@ -264,7 +253,6 @@ class NeighborCountQuery(Query):
         return PreparedData(public, (classes,))
 
     def example_data(self, graph: ExampleGraph) -> NeighborCountData:
-        """Return random classes; some nodes are not counted."""
         drawn = graph.generator("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
         return NeighborCountData(torch.from_numpy(drawn))
 
@@ -274,7 +262,6 @@ class NeighborCountQuery(Query):
         return private.rows(NoisyCounts(classes, ranks, self.classes, self.held_out, self.law, key))
 
     def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
-        """Return the rank of each node, None if both ends of an edge count."""
         if self.ranks is None:
             return None
         groups = data.public.groups
@@ -320,7 +307,6 @@ class NoisyCounts(BlockWork):
         return out
 
     def _counts(self, edges: EdgeBlock) -> npt.NDArray[np.int64]:
-        """Return the exact counts of some rows."""
         sources = edges.sources.numpy().astype(np.int64)
         targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
         kept = self.classes[sources] != NOT_COUNTED

@@ -14,15 +14,10 @@ in-edges. The gradient with respect to B is an outer product of a sum. No other 
 All maps are smooth. Another edge therefore changes a target's gradient by rounding errors only, which the
 margin of the clipping covers.
 
-Implementation: clipping needs the gradient of every target, and automatic differentiation would build one
-graph of operations per target. A gradient is a sum of outer products of a few vectors that belong to edges or
-targets. It is therefore computed by hand, for a whole batch at once: a pass over the batch's in-edges for the
-sums r, the head for the gradient with respect to r, and a backward pass. The backward pass recomputes the
-hidden rows: storing them would take memory for every edge, and a product of small matrices is cheaper. Only
-the gradient with respect to A differs from edge to edge. It is a product of two matrices over the target's
-run of edges. Edges are processed in pieces that fit the cache and targets in pieces that bound memory. This
-changes no term of a sum. Everything is float64: if rounding made a norm too small, a target could contribute
-more than C.
+Automatic differentiation would build one graph of operations per target, so gradients are computed by hand
+for a whole batch: a pass over the batch's in-edges for the sums r, the head, and a backward pass. This one
+recomputes the hidden rows, which is cheaper than memory for every edge. Everything is float64: if rounding
+made a norm too small, a target could contribute more than C.
 """
 
 import math
@@ -72,7 +67,6 @@ class EdgeAttentionData(QueryData[Tensor]):
     Args:
         rows: Rows z, public or released earlier, shape (N, d), of norm at most one.
         labels: Class indices, shape (N); only those of targets are read.
-        targets: Training nodes, each once, shape (n).
         start: Initial parameters, public, shape (p).
         descend: Function that maps the start and the noisy gradients to the last parameters. It must be
             deterministic, because a resumed release draws the same noise.
@@ -103,12 +97,9 @@ class EdgeAttentionQuery(NoisyStepsQuery):
 
     Args:
         dim: Width d of the rows, and of the network's hidden layer.
-        steps: Number T of steps.
-        noise_multiplier: Noise multiplier z, in clipping norms.
         sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
         learning_rate: Learning rate of the descent. It is a field because noise must not be used for two
             descents.
-        clip: Clipping norm C.
         forward_noise: Standard deviation of the noise added to the weighted sums in training, drawn
             for each target and step. It gives no protection; it simulates the noise of the hop.
 
@@ -151,7 +142,6 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         self.randomness(bytes(32))
 
     def event(self, unit: Unit) -> Event:
-        """Return the sampled steps."""
         require_edge_unit(
             unit, "attention is learned from rows and labels as if they were public (weights='one')"
         )
@@ -161,7 +151,6 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         )
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the sensitivity of the sum of one step: 2 C for each target that an edge may move."""
         return 2 * self.clip * self._targets_moved(unit)
 
     def _targets_moved(self, unit: Unit) -> int:
@@ -209,18 +198,15 @@ class EdgeAttentionQuery(NoisyStepsQuery):
 
     @property
     def parameters(self) -> int:  # type: ignore[override]
-        """The number of parameters: of the network, and of the head that it is trained with."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The parts of the parameter vector, in order."""
         d, c = self.dim, self.classes
         network = {"source": (d, d), "target": (d, d), "bias": (d,), "readout": (d,), "offset": (1,)}
         return network | {"head_own": (d, c), "head_sum": (d, c), "head_bias": (c,)}
 
     def parts(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return a parameter vector (p) as its parts, in their shapes, without copying."""
         split = torch.split(weights, list(map(math.prod, self.shapes.values())))
         return {
             name: part.view(shape) for part, (name, shape) in zip(split, self.shapes.items(), strict=True)
@@ -253,9 +239,7 @@ def clipped_sum(
     edges.
 
     Args:
-        weights: Parameters, shape (p).
         batch: Positions in ``examples.targets``, shape (B).
-        noise: Noise n_v for the batch, shape (B, d).
     """
     total = torch.zeros_like(weights)
     parts = query.parts(weights)
@@ -325,7 +309,6 @@ class _Network(NamedTuple):
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
     def add(self, parts: dict[str, Tensor], z: Tensor, own: Tensor, by_sum: Tensor, places: Tensor) -> None:
-        """Add the contributions of some edges."""
         hidden, weight = _weigh(parts, z, own)
         by_logit = weight * (1 - weight) * (z * by_sum).sum(dim=1)
         by_hidden = by_logit[:, None] * parts["readout"] * (1 - hidden.square())
@@ -390,7 +373,6 @@ class NoisyGradients:
 
     @torch.no_grad()
     def __call__(self, weights: Tensor) -> Tensor:
-        """Return the next step's noisy mean gradient, float64."""
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
             raise ReleaseError(f"a gradient query needs {query.parameters} finite parameters")

@@ -1,8 +1,4 @@
-"""Queries about the node pairs of a graph with non-Gaussian noise: one edge is one pair.
-
-Each query bounds the loss of one edge by its epsilon (``BoundedQuery``): randomized response on every pair,
-the number of edges, and the pairs with the largest noisy cells.
-"""
+"""Queries about the node pairs of a graph with non-Gaussian noise: one edge is one pair."""
 
 import hmac
 from collections.abc import Callable, Iterator
@@ -51,7 +47,6 @@ def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
 
 
 def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers]) -> Tensor:
-    """Return the draws for a block, concatenated piece by piece."""
     parts = [drawn(piece) for piece in in_chunks(edges)]
     return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
@@ -73,12 +68,10 @@ class BoundedQuery(Query):
         checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:
-        """Return the bound."""
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1: one edge is one node pair."""
         if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
                 f"A perturbed graph has no guarantee under unit {unit.name!r}, because one node may have "
@@ -87,7 +80,6 @@ class BoundedQuery(Query):
         return 1.0
 
     def changed(self, unit: Unit) -> int:
-        """Return 1: one edge is one node pair."""
         return 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
@@ -114,7 +106,6 @@ class BoundedQuery(Query):
         return PreparedNodePairs(public, (*data.domain.arrays, number), data.domain, data.number)
 
     def check_number(self, number: float) -> None:
-        """Reject a public number that the query cannot use."""
         return  # not all queries use a number
 
 
@@ -147,7 +138,6 @@ class EdgeResponseQuery(BoundedQuery):
 
     @property
     def law(self) -> EdgeRandomizedResponse:
-        """The law of one node pair's response, before subsampling."""
         return EdgeRandomizedResponse(self.epsilon)
 
     @property
@@ -221,7 +211,6 @@ class EdgeTotalQuery(LaplaceCountQuery):
 
     @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        """Return the noisy count; the exact ones are discarded here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
         return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
@@ -238,7 +227,6 @@ class CountedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact number."""
         return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
 
 
@@ -249,7 +237,6 @@ class ProtectedEdges(BlockWork):
     domain: Domain
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return the exact node pairs."""
         return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
 
 

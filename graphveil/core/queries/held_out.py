@@ -1,8 +1,4 @@
-"""Public choices by a hash of both ids of a node pair, independent of which pairs are edges.
-
-``HeldOutPairs`` are evaluated and not fitted. ``select_one_direction`` is the direction in which an
-undirected edge counts in training: exactly one, independent of other edges.
-"""
+"""Public choices by a hash of both ids of a node pair, independent of which pairs are edges."""
 
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -31,7 +27,6 @@ def select_one_direction(sources: Ids, targets: Ids, learns: Mask) -> Mask:
     same kind, a hash of both ids decides.
 
     Args:
-        sources, targets: Ends of stored edges, shape (E).
         learns: Mask of the training nodes, shape (N).
 
     Privacy:
@@ -121,14 +116,12 @@ class HeldOutPairs:
         return ByGroup(f"{PAIR_PARTS}/{self.share!r}/{self.key}", parts)
 
     def contains(self, sources: Ids, targets: Ids) -> Mask:
-        """Return which pairs are held out."""
         if not self.share:
             return np.zeros(len(sources), dtype=bool)
         hashed = mixed(mixed(pair_hash(sources, targets) ^ np.uint64(self.key)))
         return np.asarray(hashed < np.uint64(int(self.share * 2.0**64)))
 
     def without(self, edges: EdgeBlock) -> EdgeBlock:
-        """Return the block without edges of held-out pairs."""
         if not self.share:
             return edges
         sources, targets = ends(edges)
@@ -141,7 +134,6 @@ class HeldOutPairs:
 
 
 def ends(edges: EdgeBlock) -> tuple[Ids, Ids]:
-    """Return the source and the target of each edge of a block."""
     targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
     return edges.sources.numpy().astype(np.int64), targets
 

@@ -57,8 +57,6 @@ class ListProductData(QueryData[Tensor]):
 class ListProductQuery(GaussianQuery):
     """Release the noisy sum of z_u z_u^T over all sources u, for the items on u's own list.
 
-    With n items on the list, z_u is 1 / sqrt(max(n, D)) at each of them and 0 elsewhere.
-
     Args:
         out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
 
@@ -90,7 +88,6 @@ class ListProductQuery(GaussianQuery):
         check_noise((self.sigma,), 1, self.grid_bits)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the L2 sensitivity: 1 or sqrt(2) for a record, and the largest change for an edge."""
         if isinstance(unit, DirectedEdge):
             return self._shift_of_one_edge()
         if not isinstance(unit, NodeRecord):
@@ -133,7 +130,6 @@ class ListProductQuery(GaussianQuery):
         return math.sqrt(squared) / self.unit_steps
 
     def prepare(self, data: ListProductData, public: PublicInputs) -> PreparedData:
-        """Check the columns, which no two nodes may share, and the counted sources."""
         nodes, columns = public.num_nodes, data.columns
         if not are_numbers(columns, nodes) or outside(columns - NO_COLUMN, self.columns + 1):
             raise ReleaseError(
@@ -163,7 +159,6 @@ class ListProductQuery(GaussianQuery):
 
     @forms_private_sum("ListProductQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy triangle, float64; the exact sum is discarded here."""
         columns, counted = data.arrays
         total = np.zeros((self.columns, self.columns), dtype=np.int64)
         diagonal, above = self.entries()

@@ -1,9 +1,4 @@
-"""Noisy sums of neighbors' vectors, each of norm at most one: one hop (aggregation step).
-
-Weights by public group (``GroupWeights``) determine the share of an edge's budget that each of its two
-directions uses. The query truncates weighted vectors to a grid, and ``row_sums.py`` adds them with their
-noise.
-"""
+"""Noisy sums of neighbors' vectors, each of norm at most one: one hop (aggregation step)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -69,7 +64,6 @@ class GroupWeights:
 
     @classmethod
     def unit_weights(cls) -> "GroupWeights":
-        """Return weight one for every edge, in both directions."""
         return cls("all", ((1.0,),))
 
     @classmethod
@@ -93,12 +87,10 @@ class GroupWeights:
 
     @classmethod
     def equal(cls, partition: str, groups: int) -> "GroupWeights":
-        """Return weight one between all groups of a partition."""
         return cls(partition, ((1.0,) * groups,) * groups)
 
     @property
     def groups(self) -> int:
-        """The number of groups."""
         return len(self.table)
 
     @cached_property
@@ -108,7 +100,6 @@ class GroupWeights:
 
     @property
     def symmetric(self) -> bool:
-        """Whether both directions of every edge have the same weight."""
         return np.array_equal(self.table, np.transpose(self.table))
 
     def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
@@ -120,7 +111,6 @@ class GroupWeights:
         )
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the L2 sensitivity of the weighted sum: the worst pair of groups."""
         return float(np.max(self.shifts(unit)))
 
 
@@ -131,7 +121,6 @@ Keys = Features | tuple[Tensor, ...]  # as defined by the query's similarity
 
 
 def example_keys(similarity: Similarity, nodes: int, rng: np.random.Generator) -> Keys:
-    """Return random keys of a similarity: some nodes are alike, some are apart, and some have none."""
     corner, width = rng.random((nodes, 1)) < 0.5, 3
     axes = np.eye(width)[rng.integers(width, size=nodes)]
     if similarity.reads == "attention":  # a network's two maps, readout and offset; some logits are too large
@@ -193,12 +182,10 @@ class NeighborSumQuery(GaussianQuery):
             )
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return the event of the hop for each pair of groups."""
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(map(tuple, np.square(shifts).tolist())))
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the L2 sensitivity before noise."""
         return self._largest_similarity(unit) * self.weights.sensitivity(unit)
 
     def changed(self, unit: Unit) -> int:
@@ -207,7 +194,6 @@ class NeighborSumQuery(GaussianQuery):
         return 2 * self.dim
 
     def describe(self) -> QueryDescription:
-        """Return the public description of the query, including its weights."""
         return replace(super().describe(), values_per_node=self.dim)
 
     def _parameters(self) -> dict[str, object]:
@@ -288,7 +274,6 @@ class NeighborSumQuery(GaussianQuery):
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 
     def _largest_similarity(self, unit: Unit) -> float:
-        """Return the similarity's bound, over all ordered pairs."""
         if self.similarity is None:
             return 1.0
         if isinstance(unit, NodeUnit):

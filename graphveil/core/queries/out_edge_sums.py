@@ -88,7 +88,6 @@ def own_list_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Any, ...]:
     Both are handles if the edges are protected.
 
     Args:
-        adjacency: The in-edges; a stored edge belongs to its source.
         rows: Published rows (N, d).
 
     Privacy:
@@ -158,7 +157,6 @@ class OutNeighborSums(BlockWork):
     weights: Sizes  # by target
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact sums."""
         sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             count = len(piece.sources)  # exceeds _EDGES for a row with more edges
@@ -177,7 +175,6 @@ class OutDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts."""
         return torch.bincount(edges.sources, minlength=self.num_nodes)
 
 
@@ -188,7 +185,6 @@ class InDegrees(BlockWork):
     num_nodes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts."""
         counts = torch.zeros(self.num_nodes, dtype=torch.int64)
         counts[edges.start : edges.stop] = edges.degrees
         return counts
@@ -227,10 +223,8 @@ class OutEdgeSumQuery(GaussianQuery):
     is sigma / g_v, and the noisy sum is multiplied by g_v afterwards.
 
     Args:
-        dim: Length d of a vector.
         out_degree_bound: Minimum length D of a list for its weights; shorter lists are not scaled up.
         levels: Squared weights in sixteenths, from 0 (not released) to 65536.
-        partition: Name of the public groups of records.
         bounds: Maximum norm of a vector, by group of its source; 0 for a group that sends nothing.
         grid_bits: The largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
 
@@ -277,13 +271,11 @@ class OutEdgeSumQuery(GaussianQuery):
             )
 
     def event(self, unit: Unit) -> Event:
-        """Return mu = change * bound / sigma for each group of records."""
         change = self.change(unit)
         events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
         return events[0] if len(events) == 1 else ByGroup(self.partition, events)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return change * largest bound."""
         return self.change(unit) * max(self.bounds)
 
     def change(self, unit: Unit) -> float:
@@ -343,7 +335,6 @@ class OutEdgeSumQuery(GaussianQuery):
         return math.sqrt(2 * shift) * max(self.bounds)
 
     def describe(self) -> QueryDescription:
-        """Return the public description of the query."""
         return replace(super().describe(), values_per_node=self.dim)
 
     def prepare(self, data: OutEdgeSumData, public: PublicInputs) -> PreparedData:
@@ -380,7 +371,6 @@ class OutEdgeSumQuery(GaussianQuery):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The weight g of each level."""
         return tuple(math.sqrt(level / LEVEL) for level in self.levels)
 
     @property
@@ -522,7 +512,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
             )
 
     def change(self, unit: Unit) -> float:
-        """Return sqrt(2 C / (C-1)) for replaced records, and 1 for nulled ones."""
         change = super().change(unit)
         return replaced_change(self.dim + 1) if unit == NodeRecord(replace_one=True) else change
 
@@ -538,14 +527,12 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
         return np.maximum(super().factors(squared, groups) - margin, 0.0)
 
     def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
-        """Return which integer vectors have a squared gauge of at most ``cap``."""
         with np.errstate(over="ignore", invalid="ignore"):
             gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)
             fits: npt.NDArray[np.bool_] = (gauge * _ROUNDING) ** 2 <= cap
         return fits
 
     def opposite(self) -> Tensor:
-        """Return two codes, shape (2, d)."""
         return simplex_codes(self.dim + 1)[:2]
 
     def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
@@ -607,7 +594,6 @@ class OutDegreeSumQuery(GaussianQuery):
         check_noise((self.sigma,), 1, self.grid_bits)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return the bound, under either relation."""
         if not isinstance(unit, NodeRecord):
             raise UnitError(
                 f"The sum of clipped out-degrees has no guarantee under unit {unit.name!r}. Use unit "
@@ -627,11 +613,9 @@ class OutDegreeSumQuery(GaussianQuery):
         return OutDegreeSumData()
 
     def prepare(self, data: OutDegreeSumData, public: PublicInputs) -> PreparedData:
-        """Return the public facts; there are no data to check."""
         return PreparedData(public, ())
 
     @forms_private_sum("OutDegreeSumQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy sum, float64; the exact one is discarded here."""
         exact = np.minimum(out_degrees(private), self.bound).sum(keepdims=True)
         return self.noisy_counts(exact, data, key)

@@ -76,7 +76,6 @@ class EdgePairQuery(GaussianQuery):
         return 1.0
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject edges that are stored otherwise than the query reads them."""
         reject_edges_stored_twice(unit, directed=directed)
         check_symmetry(unit, symmetric=not directed)
 
@@ -88,7 +87,6 @@ class EdgeProductQuery(EdgePairQuery):
     For undirected edges W = sum over {u, v} of (x_u x_v^T + x_v x_u^T) / 2, which is symmetric.
 
     Args:
-        dim: Width d of the vectors.
         sigma: One standard deviation, that of the diagonal. Other entries have sigma for directed edges.
             For undirected edges they have sigma / sqrt(2) above the diagonal, and the same noise below it.
 
@@ -132,14 +130,12 @@ class EdgeProductQuery(EdgePairQuery):
 
     @forms_private_sum("EdgeProductQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy sum; the exact one is discarded here."""
         table, width = grid_vectors(data.arrays[0], self.grid_bits), self.dim
         exact = private.total(EdgeProducts(table, self.held_out, self.grid_bits), (width, width))
         noisy = exact + self._noise(data.public.sampler, RowStream(key))
         return torch.from_numpy(noisy / self.unit_steps)
 
     def _noise(self, sampler: type[IntegerNoise], stream: RowStream) -> npt.NDArray[np.int64]:
-        """Return the noise of all entries, in grid steps; symmetric for undirected edges."""
         width, sigma = self.dim, self.sigma[0] * self.unit_steps
         if not self.symmetric:
             return sampler(sigma).draw(stream, np.arange(width), width).astype(np.int64)
@@ -161,7 +157,6 @@ class EdgeProductQuery(EdgePairQuery):
 
 
 def check_symmetry(unit: Unit, *, symmetric: bool) -> None:
-    """Reject directed edges for a sum that is symmetric, and the reverse."""
     if isinstance(unit, DirectedEdge) == symmetric:
         raise UnitError(
             f"unit {unit.name!r} does not match the graph, whose edges are {'un' * symmetric}directed "
@@ -244,11 +239,9 @@ class PairTerms:
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """All numbers."""
         return (*self.left, *self.right, self.center, self.scale)
 
     def __call__(self, sources: Ids, targets: Ids) -> Floats:
-        """Return the features of pairs, shape (P, K)."""
         out = np.empty((len(sources), len(self.left)))
         at_once = max(1, _ENTRIES // max(table.shape[1] for table in self.left))
         for first in range(0, len(sources), at_once):
@@ -262,7 +255,6 @@ class PairTerms:
         return out
 
     def check(self, nodes: int, count: int) -> None:
-        """Reject tables of wrong shapes, and numbers with inexact dot products."""
         shapes = {(*table.shape[:1], table.dtype, table.ndim) for table in (*self.left, *self.right)}
         fits = (
             len(self.left) == len(self.right) == count
@@ -281,7 +273,6 @@ class PairTerms:
 
     @classmethod
     def example(cls, graph: ExampleGraph, count: int, *, symmetric: bool) -> "PairTerms":
-        """Return random terms for a small graph; some features exceed one, or are at it."""
         rng = graph.generator("pair features")
         tables = [
             torch.from_numpy(rng.integers(-9, 10, size=(graph.nodes, 2)).astype(np.float32))
@@ -350,9 +341,6 @@ class PairSumQuery(EdgePairQuery):
     all c_j c_k with j <= k, and 1, divided by sqrt(3). An undirected edge counts once, with its smaller node
     id first.
 
-    Args:
-        terms: Number K of features.
-
     Privacy:
         Unit: edge-level. Reads: the in-edges that are not held out. A differing edge moves the answer by its
         contribution, of norm at most one: features, products and the number 1 have norm at most one each
@@ -387,7 +375,6 @@ class PairSumQuery(EdgePairQuery):
 
     @forms_private_sum("PairSumQuery")
     def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
-        """Return the noisy sums; the exact ones are discarded here."""
         work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
         width = numbers_of(self.terms)
         exact = private.total(work, (width,))
@@ -420,7 +407,6 @@ class PairHistogramQuery(EdgePairQuery):
     """Release the noisy histogram of the scores of held-out edges. Each is in one cell.
 
     Args:
-        terms: Number K of features.
         symmetric: Whether edges are undirected; each counts once.
 
     Privacy:
@@ -448,7 +434,6 @@ class PairHistogramQuery(EdgePairQuery):
         check_noise(self.sigma, 1, self.grid_bits)
 
     def changed(self, unit: Unit) -> int:
-        """Return 1: one edge, one cell."""
         return 1
 
     def prepare(self, data: PairHistogramData, public: PublicInputs) -> "_PreparedTerms":
@@ -474,7 +459,6 @@ class PairHistogramQuery(EdgePairQuery):
 
     @forms_private_sum("PairHistogramQuery")
     def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
-        """Return the noisy counts; the exact ones are discarded here."""
         weights, bounds = (array.numpy() for array in data.arrays[-2:])
         work = ScoreCounts(data.terms, weights, bounds, self.symmetric, self.held_out)
         exact = private.total(work, (self.cells,))

@@ -1,10 +1,7 @@
 """Noisy counts and histograms of records under node-level units.
 
-``AccuracyCountQuery`` serves to choose a candidate, or to publish an accuracy. ``OutcomeCountQuery`` is an
-accuracy whose numerator and denominator are both secret. ``RecordHistogramQuery`` has public cells. A
-confusion matrix is one: the cell of a test node is its class and its predicted class. With two classes the
-cell may also be its class and the bin of its probability, from which rankings follow.
-``FeatureHistogramQuery`` has one histogram for each feature column, from which its range follows.
+A confusion matrix is a ``RecordHistogramQuery``: the cell of a test node is its class and its predicted
+class. With two classes the cell may also be its class and the bin of its probability, for rankings.
 """
 
 import math
@@ -40,11 +37,7 @@ from graphveil.errors import ReleaseError
 
 @dataclass(frozen=True, kw_only=True)
 class RecordCountQuery(GaussianQuery):
-    """Release a few noisy counts of records under node-level units.
-
-    Args:
-        partition: Name of the public groups of records.
-    """
+    """Release a few noisy counts of records under node-level units."""
 
     reads_edges: ClassVar[bool] = False
 
@@ -58,7 +51,6 @@ class RecordCountQuery(GaussianQuery):
         check_pays(self.pays)
 
     def event(self, unit: Unit) -> Event:
-        """Return one Gaussian for every counted record."""
         return by_group(self.partition, self.pays, super().event(unit))
 
     @property
@@ -66,7 +58,6 @@ class RecordCountQuery(GaussianQuery):
         return len(self.pays)
 
     def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
-        """Return the nodes of an example whose records are counted."""
         return np.asarray(np.array(self.pays)[graph.groups.numpy() % len(self.pays)])
 
 
@@ -105,7 +96,6 @@ class AccuracyCountQuery(RecordCountQuery):
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return sqrt(candidates), under either relation."""
         require_record_unit(unit)
         return math.sqrt(self.candidates)
 
@@ -126,7 +116,6 @@ class AccuracyCountQuery(RecordCountQuery):
 
     @forms_private_sum("AccuracyCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones are discarded here."""
         (correct,) = data.arrays
         return self.noisy_counts(correct.sum(dim=0).numpy(), data, key)
 
@@ -171,7 +160,6 @@ class OutcomeCountQuery(RecordCountQuery):
     data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1 for a nulled record, and sqrt(2) for a replaced one, which may change bins."""
         return math.sqrt(require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
@@ -188,14 +176,12 @@ class OutcomeCountQuery(RecordCountQuery):
         return PreparedData(public, tables)
 
     def example_data(self, graph: ExampleGraph) -> OutcomeCountData:
-        """Return the outcomes of counted records, which are neither for a null record."""
         counted = self._counted(graph)
         correct, there = graph.outcomes(1)[counted, 0], graph.there[counted]
         return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
 
     @forms_private_sum("OutcomeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones are discarded here."""
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
         return self.noisy_counts(exact, data, key)
@@ -238,7 +224,6 @@ class RecordHistogramQuery(RecordCountQuery):
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1 for a nulled record, and sqrt(2) for a replaced one, which may change cells."""
         return math.sqrt(require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
@@ -254,7 +239,6 @@ class RecordHistogramQuery(RecordCountQuery):
         return PreparedData(public, (data.cells,))
 
     def example_data(self, graph: ExampleGraph) -> RecordHistogramData:
-        """Return the cells of counted records; a null record is in none."""
         bits = max(1, math.ceil(math.log2(self.cells)))
         numbers = graph.outcomes(bits) @ (1 << np.arange(bits)) % self.cells
         cells = np.where(graph.there, numbers, -1)[self._counted(graph)]
@@ -262,7 +246,6 @@ class RecordHistogramQuery(RecordCountQuery):
 
     @forms_private_sum("RecordHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones are discarded here."""
         (cells,) = data.arrays
         inside = (cells >= 0) & (cells < self.cells)
         exact = torch.bincount(cells[inside], minlength=self.cells).numpy()
@@ -307,7 +290,6 @@ class FeatureHistogramQuery(RecordCountQuery):
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return sqrt(columns) for a nulled record, and sqrt(2 columns) for a replaced one."""
         return math.sqrt(self.columns * require_record_unit(unit).change)
 
     def changed(self, unit: Unit) -> int:
@@ -324,7 +306,6 @@ class FeatureHistogramQuery(RecordCountQuery):
         return PreparedData(public, (cells,))
 
     def example_data(self, graph: ExampleGraph) -> FeatureHistogramData:
-        """Return the cells of counted records; a null record is in none."""
         bits = max(1, math.ceil(math.log2(self.cells)))
         drawn = graph.outcomes(bits * self.columns).reshape(-1, self.columns, bits)
         cells = np.where(graph.there[:, None], drawn @ (1 << np.arange(bits)) % self.cells, -1)
@@ -332,7 +313,6 @@ class FeatureHistogramQuery(RecordCountQuery):
 
     @forms_private_sum("FeatureHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        """Return the noisy counts, float64; the exact ones are discarded here."""
         (cells,) = data.arrays
         noise = data.public.sampler(self.sigma * self.unit_steps)
         drawn = noise.draw(RowStream(key), np.arange(self.columns), self.cells)

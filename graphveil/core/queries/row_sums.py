@@ -29,7 +29,6 @@ _SUM_BITS = 30  # sums stay below, so that 24-bit noise can be added in 32 bits
 
 
 def can_compact(dim: int, bits: int) -> bool:
-    """Return whether sums of such rows are supported by the C extension."""
     return dim <= _kernels.MAX_DIM and bits <= MAX_BITS and _kernels.available()
 
 
@@ -51,17 +50,14 @@ class RowNoise:
 
     @cached_property
     def laws(self) -> set[IntegerNoise]:
-        """The distinct laws."""
         return {law for law in self.noise if law is not None}
 
     @cached_property
     def most(self) -> float:
-        """Maximum absolute value of the noise, in grid steps."""
         return max(law.sigma for law in self.laws) * SIGMAS
 
     @cached_property
     def real(self) -> torch.dtype:
-        """A float type that represents the noise exactly."""
         return torch.float32 if self.most < FLOAT32_EXACT else torch.float64
 
     @cached_property
@@ -70,7 +66,6 @@ class RowNoise:
         return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
 
     def of(self, edges: EdgeBlock) -> RowKinds | None:
-        """Return the kinds of a block's rows."""
         return None if self.kinds is None else self.kinds[edges.start : edges.stop].numpy()
 
     def scale(self, rows: Tensor, kinds: RowKinds | None) -> None:
@@ -120,12 +115,10 @@ class Sums:
 
     @cached_property
     def table(self) -> Tensor:
-        """The table in float32."""
         return self.rows.plain if isinstance(self.rows, CompactRows) else self.rows
 
     @property
     def dim(self) -> int:
-        """The number of columns."""
         return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
 
     def __getstate__(self) -> dict[str, object]:
@@ -162,7 +155,6 @@ class NoisyRows(BlockWork):
         return out
 
     def _fill(self, edges: EdgeBlock, stream: RowStream, out: Tensor) -> None:
-        """Write the noisy rows of a block, some at a time."""
         sums = self.sums
         if isinstance(sums.rows, CompactRows):  # edges are read in place, without temporary data per edge
             entries, at_once = _COMPACT_ENTRIES, MAX_EDGES

@@ -74,7 +74,6 @@ class NoisyStepsQuery(Query):
     sampling_rate: float
 
     def randomness(self, key: bytes) -> StepNoise:
-        """Return the batches and the noise of the steps; check the noise fields."""
         return OneProcessNoise(
             key,
             parameters=self.parameters,
@@ -86,7 +85,6 @@ class NoisyStepsQuery(Query):
         return self.parameters * self.steps
 
     def describe(self) -> QueryDescription:
-        """Return the public description of the query, including its steps."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     @property
@@ -108,12 +106,7 @@ class DPSGDQuery(NoisyStepsQuery):
     q < 1 each record is in a batch with probability q, independently; with q = 1 every batch is all records.
 
     Args:
-        parameters: Number p of parameters.
-        steps: Number T of steps.
-        noise_multiplier: Noise multiplier z.
         sampling_rate: Sampling rate q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
-        clip: Clipping norm C.
-        partition: Name of the public groups of records.
         reach: Number D of other records' gradients that read a record.
 
     Privacy:
@@ -156,7 +149,6 @@ class DPSGDQuery(NoisyStepsQuery):
         self.randomness(bytes(KEY_BYTES))
 
     def event(self, unit: Unit) -> Event:
-        """Return the steps as one Gaussian if q = 1, and as sampled Gaussian steps otherwise."""
         protected = require_record_unit(unit)
         if self.reach:
             whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
@@ -168,7 +160,6 @@ class DPSGDQuery(NoisyStepsQuery):
         return by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return change * C for the sum of one step, multiplied by 2 D + 1 with a reach D."""
         return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
 
     def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
@@ -185,7 +176,6 @@ class DPSGDQuery(NoisyStepsQuery):
         return _PreparedTraining(public, (*gradients._arrays, *data.settings), data)
 
     def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
-        """Run the steps and return the parameters; the noise is drawn here, and discarded afterwards."""
         training, noise, taken = data.training, self.randomness(key), -1
         gradients, schedule = training.gradients, training.schedule
 
@@ -233,11 +223,9 @@ class OneProcessNoise(StepNoise):
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Raise instead of being copied."""
         raise ReleaseError("The noise of training steps cannot be copied or pickled. Resume the run instead.")
 
     def batch(self, step: int, count: int) -> Tensor:
-        """Return the records of a step."""
         check_process(self._process)
         with self._lock:
             return super().batch(step, count)
@@ -317,10 +305,6 @@ class TreeStepsQuery(DPSGDQuery):
 
     Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
 
-    Args:
-        slots: List bound D.
-        depth: Depth r of the trees.
-
     Privacy:
         Unit: node-level. Theorem A (``proofs/accounting.md``) for the number of roots that a record
         reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It covers
@@ -351,7 +335,6 @@ class TreeStepsQuery(DPSGDQuery):
             )
 
     def event(self, unit: Unit) -> Event:
-        """Return the steps with the privacy cost of Theorem A."""
         records = require_record_unit(unit)
         roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
         event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)

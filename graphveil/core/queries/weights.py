@@ -12,9 +12,6 @@ The weight of a pair is an integer from 0 to 2^WEIGHT_BITS and a function of tha
 All tables are computed before an edge is read. The computation for an edge is exact integer arithmetic, and
 does not depend on the kernel, block or thread. If the weight of one pair changed with the presence of another
 edge, neighboring graphs would differ in more than the rows that are charged.
-
-The tables are for dot products, for pairs of categories, for a network of two layers, and for common members
-of two sets. A graph's own edge weights are truncated to the same grid.
 """
 
 import math
@@ -58,7 +55,6 @@ class PairWeights(ABC):
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes that have weights."""
         return len(self.tables[0])
 
     @property
@@ -172,7 +168,6 @@ class StoredWeights(PairWeights):
 
 
 def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether a table has this shape, and holds integers from 0 to FULL."""
     whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
     return tuple(levels.shape) == shape and bool(whole.all())
 
@@ -188,10 +183,7 @@ def quantize_weights(values: Values, bound: float) -> Tensor:
 
 
 def quantize_rows(rows: Tensor) -> Tensor:
-    """Return rows times 2^11 as int16 integers, after scaling rows longer than one to norm one.
-
-    Zero columns pad the width for vector instructions.
-    """
+    """Return rows times 2^11 as int16 integers, after scaling rows longer than one to norm one."""
     if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
         raise InputError("weight functions must return finite numbers, one row per node")
     wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
@@ -333,7 +325,6 @@ def _halves(rows: Tensor) -> Tensor:
 
 
 def _finite(part: Tensor) -> Tensor:
-    """Return a part of the network in float64; reject NaN and infinite entries."""
     exact = part.detach().to(torch.float64)
     if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
         raise InputError("The attention network has NaN or infinite parameters.")
@@ -386,7 +377,6 @@ class BitSets(SetWeights):
 
     @property
     def is_valid(self) -> bool:
-        """Return whether the entries are bits: any bits are sets."""
         return self.bits.ndim == 2 and self.bits.dtype == torch.int16
 
     def common(self, u: Counts, v: Counts) -> Counts:
@@ -435,7 +425,6 @@ class ListSets(SetWeights):
 
 
 def dense_sets(features: npt.NDArray[np.float32]) -> BitSets:
-    """Return the sets of the columns that are not zero in each row."""
     count, width = features.shape
     bits = np.zeros((count, 2 * _words(width)), dtype=np.uint8)
     at_once = max(1, _ENTRIES // max(1, width))
@@ -449,7 +438,6 @@ def dense_sets(features: npt.NDArray[np.float32]) -> BitSets:
 
 
 def sparse_sets(sets: sparse.csr_array) -> BitSets:
-    """Return the sets of the columns that are stored in each row, each once."""
     count, width = sets.shape
     bits = np.zeros((count, _words(width)), dtype=np.uint16)
     row = np.repeat(np.arange(count), np.diff(sets.indptr))
@@ -528,7 +516,6 @@ class DotWeight(Similarity):
 
     @cached_property
     def values(self) -> Values:
-        """The weights on the grid."""
         values = np.asarray(self.transform(np.linspace(-1.0, 1.0, CELLS)), dtype=np.float64)
         if values.shape != (CELLS,) or not np.isfinite(values).all():
             raise ConfigError(
@@ -547,7 +534,6 @@ class DotWeight(Similarity):
 
     @property
     def symmetric(self) -> bool:
-        """Whether ``phi`` and ``psi`` are the same map."""
         return type(self).psi is DotWeight.psi
 
     def prepare(self, keys: Tensor) -> DotProductWeights:
@@ -582,7 +568,6 @@ class GivenWeight(Similarity):
 
     @property
     def bound(self) -> float:
-        """One: weights are shares of their bound."""
         return 1.0
 
     def prepare(self, keys: Any) -> StoredWeights:
