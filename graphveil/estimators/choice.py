@@ -8,8 +8,6 @@ Three rules decide here, and each is private for its own reason:
 * Unit ``node-record`` (``OutDegreeChoice``): a noisy mean out-degree decides between two methods. Both cost
   the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
 * Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
-
-``graphveil/auto.py`` has the rule of unit ``local-attributes``.
 """
 
 import math
@@ -64,7 +62,6 @@ class ChosenModel(TrainedModel):
 
     @property
     def candidates(self) -> dict[str, float | None]:
-        """Evidence by candidate; None if it is not public."""
         known = len(self.evidence) == len(self.names)
         return dict(zip(self.names, self.evidence if known else [None] * len(self.names), strict=True))
 
@@ -93,7 +90,6 @@ class ChosenModel(TrainedModel):
 
 
 def read_choice(state: State, options: int) -> tuple[int, list[float], State]:
-    """Return the choice, its evidence, and the state of the chosen model, from ``ChosenModel.state``."""
     rest = {name: value for name, value in state.items() if name not in (_CHOSEN, _EVIDENCE)}
     chosen, evidence = state[_CHOSEN], state[_EVIDENCE]
     if chosen.shape != () or not 0 <= int(chosen) < options or evidence.ndim != 1:

@@ -105,7 +105,6 @@ class EdgeWeighting:
         network: nn.Module | None,
         session: Session,
     ) -> Features | None:
-        """Return the inputs of the edge weights in every hop; None for the vectors of each hop."""
         if self.rows == "previous":
             return None
         if self.similarity.reads == "features":

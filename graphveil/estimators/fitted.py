@@ -28,16 +28,11 @@ from graphveil.training import EpochRecord
 class FittedModel(FitResult):
     """The stored result of a fit. Parameters that are set later do not affect it.
 
-    Predictions, privacy costs and saved files read this value only.
-
     Args:
         plan: Query plan of the fit; None for none, or for a model from a file.
         proba: Probabilities (N, C). None if a release does not hold them, or no guarantee covers them.
-        released: Noisy results by name.
-        rows: Released outputs, for tables.
         private_accuracy: Accuracies from noisy counts that were charged.
         private_metrics: Metrics of test nodes from noisy counts that were charged.
-        encoding: Encoding of the columns of the node table into features, if the graph was read from one.
     """
 
     method: Method

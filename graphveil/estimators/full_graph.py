@@ -143,12 +143,7 @@ GRAPH_INPUT_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class FullGraphMethod(Method):
-    """A network over the exact edges, without privacy, or over the edges of one released graph.
-
-    Args:
-        mechanism: Mechanism that releases the graph; None for the exact edges.
-        input_note: Note of the guarantee about the data that a prediction reads, if a graph is released.
-    """
+    """A network over the exact edges, without privacy, or over the edges of one released graph."""
 
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
@@ -261,7 +256,6 @@ _UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
 
 
 def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
-    """Reject a private unit without a mechanism, and a mechanism without an edge-level unit."""
     if given.perturb is None:
         if given.max_edges is not None:
             raise ConfigError(
@@ -306,7 +300,6 @@ def build_full_graph_method(
 
 
 def build_graph_mechanism(privacy_config: PrivacyConfig, given: FullGraphKeywords) -> GraphMechanism:
-    """Return the mechanism of a configuration. It shares the model's public randomness."""
     assert given.perturb is not None
     return parse_mechanism(
         given.perturb,

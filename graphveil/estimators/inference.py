@@ -325,10 +325,6 @@ class PredictionManager:
 
     A lock covers lookup, query and recording. If several threads request the same prediction, it is charged
     once, and no entry is lost.
-
-    Args:
-        edges: Edge set that it was fitted on; a new one for a model from a file.
-        own: Fingerprint of the fitted graph; None if unknown.
     """
 
     def __init__(

@@ -216,7 +216,6 @@ class Model(ABC):
         return self
 
     def _result(self, ready: PreparedFit, session: Session) -> tuple[FitResult, PreparedFit]:
-        """Return the result of a fit, and the fit as it was executed."""
         return ready.method.fit(ready.method.view(ready.scaled), session), ready
 
     def _keep(self, fitted: FittedModel, ready: PreparedFit) -> None:

@@ -166,7 +166,6 @@ class PreparedFit(Facts):
     """A fit that was checked and planned; ``Estimator.fit`` executes exactly this plan.
 
     Args:
-        graph: Graph as passed by the caller, or ``Interactions``.
         scaled: The graph that is queried, with scaled features.
     """
 
@@ -215,9 +214,7 @@ class Method(ABC):
     """One method for one unit, with all constructor keywords resolved.
 
     Args:
-        name: As in ``METHODS``.
         head: Meaning of logits; by default one class per node.
-        objective: Class weights of the loss, and what selects epochs and models.
     """
 
     reads_edges: ClassVar[bool] = True
@@ -408,7 +405,6 @@ class Method(ABC):
 
 
 def check_fits(fits: bool, sizes: PublicSizes) -> None:
-    """Reject stored parameters that do not have these numbers of features and classes."""
     if not fits:
         raise ArtifactError(
             f"The model's parameters do not fit {sizes.width} features and {sizes.classes} classes. Copy the "
@@ -426,5 +422,4 @@ def networks_state(part: str, networks: Sequence[nn.Module]) -> State:
 
 
 def part_of(state: State, prefix: str) -> State:
-    """Return the tensors under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

@@ -58,11 +58,7 @@ from graphveil.training.heads import MULTICLASS, TaskHead
 
 @dataclass(frozen=True, kw_only=True)
 class MLPArchitecture:
-    """A network of a given depth, and its training configuration.
-
-    Args:
-        depth: Number of layers, including the output layer.
-    """
+    """A network of a given depth, and its training configuration."""
 
     training_config: TrainingConfig
     depth: int
@@ -135,7 +131,6 @@ class PrivateMLP(Method):
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
-        """Return the training and its counts, before they are calibrated."""
         training, unit = self.training(sizes), self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         return RecordPlan(
@@ -148,7 +143,6 @@ class PrivateMLP(Method):
         )
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before their noise multiplier is chosen."""
         return DPSGDTraining(
             schedule=self.shape.training_config.private(),
             parameters=count_parameters(*self.shape.widths(sizes)),
@@ -246,7 +240,6 @@ class TrainedFoldEnsemble(FeatureModel):
 
 
 def regression_candidates(privacy_config: PrivacyConfig) -> tuple[MLPArchitecture, ...]:
-    """Return the networks that ``TunedRegression`` chooses from: linear, small, and wide with dropout."""
     small, wide = NetworkKeywords(), NetworkKeywords(hidden=64, dropout=0.5, weight_decay=1e-3)
     depths = ((small, 1), (small, 3), (wide, 3))
     return tuple(
@@ -322,7 +315,6 @@ class NodeLevelSoftmax(Method):
     copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
 
     def learned(self, view: Graph) -> int:
-        """Return the number of records that every step reads at most: training and validation nodes."""
         return len(np.union1d(*(members(view, split).numpy() for split in ("train", "val"))))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
@@ -472,7 +464,6 @@ class MLP(NetworkKeywords, Estimator):
         }
 
     def _is_tuned(self) -> bool:
-        """Whether all settings are chosen automatically; rejects keywords that contradict this."""
         checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

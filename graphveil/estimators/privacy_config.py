@@ -69,7 +69,6 @@ class PrivacyConfig:
 
         Args:
             queries: Function that maps a scale to the other queries.
-            alternatives: As for ``calibrate_plan``.
         """
         return calibrate_plan(
             self.unit,

@@ -115,7 +115,6 @@ class DPSGDTraining:
         return unit.change / math.sqrt(math.log1p((mu / self.rate) ** 2 / self.steps))
 
     def mu(self, multiplier: float, unit: NodeUnit) -> float:
-        """Return the inverse of ``multiplier``."""
         if self.rate == 1:
             return unit.change * math.sqrt(self.steps) / multiplier
         return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
@@ -150,7 +149,6 @@ def fit_dpsgd(
 
     Args:
         targets: Classes or numbers of all nodes (N), or targets (N, C).
-        candidates: Number of checkpoints to return.
 
     Returns:
         Parameters of equidistant checkpoints, the last ones last.
@@ -242,9 +240,7 @@ class RecordPlan:
 
     Args:
         multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
-        out_degree_bound: D, for unit ``node-record``.
         candidates: Number of counts of correct validation nodes for a selection; 0 for none.
-        metrics: Whether accuracies and other metrics are released.
     """
 
     unit: NodeUnit
@@ -431,12 +427,7 @@ def fit_node_level(
     final: bool = False,
     head: TaskHead = MULTICLASS,
 ) -> None:
-    """Train a network as the release's next query, and load the selected parameters.
-
-    Args:
-        logits: Maps inputs of some nodes to the network's logits.
-        final: Whether it is the network that predicts.
-    """
+    """Train a network as the release's next query, and load the selected parameters."""
     count = selection.candidates(training, final=final)
     targets = objective.clipped_targets(view, head)
     states = fit_dpsgd(stage, network, inputs, view, targets, training, release, session, candidates=count)

@@ -44,7 +44,6 @@ def nodes_of(mask: Tensor) -> Tensor:
 
 
 def check_classes(view: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Reject public labels with other classes than in training."""
     if not view.has_split:
         return
     labeled = view.labeled_in("train", "val")
@@ -108,10 +107,8 @@ class PublicSizes:
 
     @property
     def width(self) -> int:
-        """The number of features, known or typical."""
         return self.features or TYPICAL_FEATURES
 
     @property
     def records(self) -> int:
-        """The number of training nodes, known or the typical share."""
         return self.train_records or max(1, round(TRAIN_SHARE * self.nodes))

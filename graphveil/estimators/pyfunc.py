@@ -34,7 +34,6 @@ class ReleasedModel:
 
         Args:
             model_input: Node ids, in a column or key ``id`` or ``node``, or a list; None for all.
-            params: Must be empty.
 
         Raises:
             ConfigError: If an id is not in the release, or the input has no ids.

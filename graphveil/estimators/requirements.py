@@ -73,7 +73,6 @@ class EstimatorConfig(Protocol):
 
 
 def check_config(model: EstimatorConfig, unit: Unit) -> None:
-    """Check the parameters that all estimators share, under a unit."""
     check_parameters(model, unit)
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
@@ -90,7 +89,6 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_task(model: EstimatorConfig, unit: Unit) -> None:
-    """Check the task, and the public range of its targets."""
     checks.one_of(TASKS, task=model.task)
     if model.task != REGRESSION:
         if model.target_range is not None:
@@ -125,7 +123,6 @@ def check_task(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_head(head: TaskHead, view: Graph) -> None:
-    """Reject a graph with labels of another type than the task needs."""
     if isinstance(head, RegressionHead):
         head.check(view)
     elif view.targets is not None:
@@ -260,7 +257,6 @@ def check_features(view: Graph, features: int) -> None:
 
 
 def check_magnitudes(view: Graph) -> None:
-    """Reject features with squares that overflow float32."""
     beyond = columns_beyond(view.x, MAX_MAGNITUDE)
     if beyond:
         names = column_names(view)

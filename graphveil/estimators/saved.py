@@ -165,7 +165,6 @@ class _AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         self._left = 4 * elements + _EXTRA_ELEMENTS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Check a factory call, whose first argument is a size."""
         size = args[0] if args else None
         if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
             self._left -= math.prod(size)

@@ -39,11 +39,9 @@ class Session:
     """One fit in progress, or one prediction of another graph.
 
     Args:
-        plan: Queries of the protected data; None for none.
         guarantee: Guarantee of the plan, computed before anything is queried; None without a plan.
         noise_seed: Makes the noise reproducible, so that the guarantee is invalid; None for a fresh key.
         ledger: Ledger of the release; by default that of the queried edges.
-        backend: Aggregation backend; by default one where the edges are stored.
         workspace: Folder of checkpoints; a second fit there resumes the first.
         cache: Folder of tensors that depend on public data only, shared by fits.
         configuration: Public parameters as text. Private training binds its noise to them.
@@ -79,7 +77,6 @@ class Session:
         return self.plan
 
     def query(self, number: int, kind: type[Q]) -> Q:
-        """Return a query of the plan, which is of this kind."""
         found = self.planned.queries[number]
         if not isinstance(found, kind):
             raise ConfigError(

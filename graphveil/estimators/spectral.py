@@ -115,7 +115,6 @@ class VotingRule:
 
     @property
     def known(self) -> bool:
-        """Whether such votes are counted at all."""
         return self.halvings in HALVINGS and self.doublings in DOUBLINGS
 
     def votes(self, rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -136,7 +135,6 @@ class VotingRule:
 
 
 def leading(rows: Tensor, halvings: int) -> Tensor:
-    """Return the leading directions of embeddings, L2-normalized; zero vectors stay zero."""
     return normalize(rows[:, : -(-rows.shape[1] // 2**halvings)], dim=1)
 
 
@@ -281,7 +279,6 @@ class TrainedSpectral(TrainedModel):
         return self.method.plan(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Release the other graph, and predict it from votes of its labeled nodes."""
         released_state, rows = self.method.embed(view, session)
         known = nodes_of(view.labeled_in("train", "val"))
         votes = self.rule.votes(rows, known, view.y[known], self.classes)

@@ -25,8 +25,6 @@ class Encoder(nn.Module):
     """An encoder and the head that it is trained with, on L2-normalized embeddings, as the hops read them.
 
     The head is linear, so it separates classes by the direction of embeddings, which sums preserve.
-
-    Shapes: (B, widths[0]) -> (B, classes); ``rows`` returns (B, widths[-1]).
     """
 
     def __init__(
@@ -104,8 +102,6 @@ class NormedLinear(nn.Module):
     Over inputs with mean m and covariance C the map x W has mean m W and variance diag(W^T C W), so batch
     norm needs no pass over the output, neither forward nor backward. It equals ``Linear`` and
     ``BatchNorm1d``.
-
-    Shapes: (B, inputs) -> (B, outputs).
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
@@ -128,10 +124,7 @@ class NormedLinear(nn.Module):
 
 
 class Branch(nn.Module):
-    """Layers for the aggregates of one hop: affine maps, each with batch norm and activation.
-
-    Shapes: (B, widths[0]) -> (B, widths[-1]).
-    """
+    """Layers for the aggregates of one hop: affine maps, each with batch norm and activation."""
 
     def __init__(
         self,
@@ -158,10 +151,7 @@ class Branch(nn.Module):
 
 
 class HopClassifier(nn.Module):
-    """A branch for each hop, their combination, and a head.
-
-    Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
-    """
+    """A branch for each hop, their combination, and a head."""
 
     def __init__(
         self,

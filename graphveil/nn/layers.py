@@ -40,7 +40,6 @@ class SparseRows:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array") -> "SparseRows":
-        """Return the rows of a SciPy matrix, sharing its arrays if the types allow."""
         return cls(
             torch.from_numpy(matrix.indices.astype("int32", copy=False)),
             torch.from_numpy(matrix.data.astype("float32", copy=False)),
@@ -68,7 +67,6 @@ class SparseRows:
 
     @cached_property
     def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the stored values' order by column, their rows in that order, and each column's range."""
         order = self.columns.argsort(stable=True)
         rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32)
         owner = rows.repeat_interleave(self.offsets.diff())[order]
@@ -122,14 +120,12 @@ Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of colu
 
 
 def map_values(x: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """Return a batch with its dense or stored values changed, block by block."""
     if isinstance(x, SparseRows):
         return x.with_values(change(x.values))
     return change(x) if isinstance(x, Tensor) else tuple(map(change, x))
 
 
 def batch_of(x: Features, index: Tensor | None = None) -> Batch:
-    """Return some rows of the features as a network's input (all of them without an index)."""
     picked = x if index is None else rows(x, index)
     return picked if isinstance(picked, Tensor) else SparseRows.from_scipy(picked)
 
@@ -143,10 +139,7 @@ def batches_of(x: Features) -> Callable[[Tensor], Batch]:
 
 
 class Linear(nn.Module):
-    """Affine map of dense or sparse inputs, or of blocks of columns; initial values in +-1/sqrt(inputs).
-
-    Shapes: (B, inputs) -> (B, outputs).
-    """
+    """Affine map of dense or sparse inputs, or of blocks of columns; initial values in +-1/sqrt(inputs)."""
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -164,7 +157,6 @@ class Linear(nn.Module):
         return multiply(x, self.weight) + self.bias
 
     def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
-        """Return the sum of the blocks' products, which is the product of the concatenated blocks."""
         weights = torch.split(self.weight, [block.shape[1] for block in blocks])
         out: Tensor = self.bias
         if len(out) >= _NARROW:
@@ -227,10 +219,7 @@ class Dropout(nn.Module):
 
 
 class Hidden(nn.Module):
-    """Batch norm, activation and dropout after an affine map. It may overwrite its input.
-
-    Shapes: (B, width) -> (B, width).
-    """
+    """Batch norm, activation and dropout after an affine map. It may overwrite its input."""
 
     def __init__(
         self, width: int, *, generator: torch.Generator, activation: str, batch_norm: bool, dropout: float
@@ -246,10 +235,7 @@ class Hidden(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Affine maps, each followed by ``Hidden``; by default the last one is not.
-
-    Shapes: (B, widths[0]) -> (B, widths[-1]).
-    """
+    """Affine maps, each followed by ``Hidden``; by default the last one is not."""
 
     def __init__(
         self,
@@ -380,7 +366,6 @@ class BatchedFeedForward(nn.Module):
         return x * dropout_factors(shape, p, self._generator)
 
     def networks(self) -> tuple[FeedForward, ...]:
-        """Return the networks one by one, in evaluation mode, with copies of the parameters."""
         networks = list[FeedForward]()
         for k in range(self._count):
             network = FeedForward(

@@ -42,12 +42,10 @@ class FeatureEstimates:
 
     @property
     def stored(self) -> int:
-        """Number of stored entries of S."""
         return self.deviations.numel() if isinstance(self.deviations, Tensor) else len(self.deviations.data)
 
     @property
     def size(self) -> int:
-        """Number of entries of X'."""
         return int(np.prod(self.deviations.shape))
 
     def dense(self) -> Tensor:
@@ -107,7 +105,6 @@ def propagate_dense(estimates: FeatureEstimates, propagation: Propagation) -> De
 
 
 def propagate_lazily(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
-    """Return P X' as a lazy product; a dense S is propagated directly."""
     if isinstance(estimates.deviations, Tensor):
         return propagate_dense(estimates, propagation)
     return LazyInputs(SparseRows.from_scipy(estimates.deviations), estimates.middle, propagation)
@@ -198,7 +195,6 @@ class AffineBackbone(Backbone):
         self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Store the public edges of a GCN; an MLP ignores them."""
         if self._convolves:
             self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
         return self

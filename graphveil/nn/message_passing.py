@@ -43,10 +43,7 @@ class GcnArchitecture:
 
 
 class GcnLayer(nn.Module):
-    """One convolution, followed by its ``Hidden``.
-
-    Shapes: (N, width) -> (N, width).
-    """
+    """One convolution, followed by its ``Hidden``."""
 
     def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -58,10 +55,7 @@ class GcnLayer(nn.Module):
 
 
 class GcnNetwork(nn.Module):
-    """Convolutions, each but the last followed by its ``Hidden``.
-
-    Shapes: (N, d) -> (N, C).
-    """
+    """Convolutions, each but the last followed by its ``Hidden``."""
 
     def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
         super().__init__()
@@ -115,12 +109,9 @@ class GraphAttention(nn.Module):
         h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
 
     where u runs over the in-neighbors of v and v itself, independently for each head. Not private.
-
-    Shapes: (N, heads width) -> (N, heads width).
     """
 
     def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
-        """Initialize the parameters, as Glorot and Bengio do."""
         super().__init__()
         self._heads, self._width = heads, width
         bound = (6 / (inputs + heads * width)) ** 0.5
@@ -178,10 +169,7 @@ def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -
 
 
 class GatLayer(nn.Module):
-    """One attention layer, followed by its ``Hidden`` of all heads.
-
-    Shapes: (N, width) -> (N, heads width).
-    """
+    """One attention layer, followed by its ``Hidden`` of all heads."""
 
     def __init__(self, width: int, heads: int, hidden: Hidden, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -212,10 +200,7 @@ class GatArchitecture:
 
 
 class GatNetwork(nn.Module):
-    """Attention layers, each but the last followed by its ``Hidden``.
-
-    Shapes: (N, d) -> (N, C).
-    """
+    """Attention layers, each but the last followed by its ``Hidden``."""
 
     def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
         super().__init__()
@@ -278,10 +263,7 @@ class AffineMaps:
 
 
 class SageLayer(nn.Module):
-    """One message-passing layer; ``unit`` L2-normalizes before the activation.
-
-    Shapes: (N, width) -> (N, width).
-    """
+    """One message-passing layer; ``unit`` L2-normalizes before the activation."""
 
     def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator, unit: bool = False) -> None:
         super().__init__()
@@ -313,11 +295,9 @@ class SageNetwork(nn.Module):
         self._unit = unit
 
     def rows(self, x: Batch) -> Tensor:
-        """Return the vectors that nodes send in the first layer."""
         return unit_rows(self._before(x)) if self._unit else cast(Tensor, self._before(x))
 
     def read(self, rows: Tensor, sums: Tensor) -> Tensor:
-        """Return logits from the vectors and their sums, in a network of one message-passing layer."""
         return cast(Tensor, self._after(cast(SageLayer, self._rounds[0]).read(rows, sums)))
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
@@ -364,10 +344,7 @@ class ResidualArchitecture:
 
 
 class ResidualLayer(nn.Module):
-    """A message-passing layer that adds to its input: h + W messages(norm(h)) + b.
-
-    Shapes: (N, width) -> (N, width).
-    """
+    """A message-passing layer that adds to its input: h + W messages(norm(h)) + b."""
 
     def __init__(self, width: int, messages: nn.Module, heads: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -379,10 +356,7 @@ class ResidualLayer(nn.Module):
 
 
 class ResidualNetwork(nn.Module):
-    """A dense layer, residual layers, layer norm, and an affine output.
-
-    Shapes: (N, d) -> (N, C).
-    """
+    """A dense layer, residual layers, layer norm, and an affine output."""
 
     def __init__(self, before: FeedForward, layers: list[ResidualLayer], output: Linear) -> None:
         super().__init__()
@@ -433,7 +407,6 @@ class SparseMap:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array[Any]") -> Self:
-        """Convert a square SciPy matrix."""
         if matrix.shape[0] != matrix.shape[1]:
             raise GraphError(f"a linear map between nodes must be a square matrix, not {matrix.shape}")
         small = matrix.nnz < 2**31  # 32-bit offsets halve the traffic
@@ -469,7 +442,6 @@ class SparseMap:
         return self.transpose.apply(rows)
 
     def matrix(self) -> "sparse.csr_array[Any]":
-        """Return the matrix for SciPy, sharing memory."""
         parts: Any = (self.values.numpy(), self.columns.numpy(), self.offsets.numpy())
         return sparse.csr_array(parts, shape=(self.num_nodes, self.num_nodes))
 
@@ -560,7 +532,6 @@ class KProp:
 
     @property
     def work(self) -> int:
-        """K times the stored entries of A^."""
         return self._chain.work if self.steps else 0
 
     def apply(self, rows: Tensor) -> Tensor:
@@ -571,7 +542,6 @@ class KProp:
 
     @cached_property
     def hop(self) -> SparseMap:
-        """A^ alone."""
         count, edges = self.num_nodes, self.adjacency
         ones = np.ones(len(edges.indices), dtype=np.float64)
         parts: Any = (ones, edges.indices.numpy(), edges.indptr.numpy())

@@ -194,7 +194,6 @@ class RegressionHead(TaskHead):
     limit: float | None = None
 
     def fitted(self, view: Graph) -> Self:
-        """Return the head with the scale of the public range, or of a graph's public training targets."""
         if self.target_range is not None:
             return self
         targets = self.targets(view)[view.labeled_in("train")]

@@ -343,7 +343,6 @@ class PrivateMetrics:
             and ``average_precision`` if the positive class is given.
         confusion_matrix: Noisy numbers of nodes by true class (rows) and predicted class (columns), (C, C).
             They may be negative.
-        noise_std: Standard deviation of the noise in a cell of the histogram.
         positive: Name of the positive class, of which ``average_precision`` is; None if it was not given.
     """
 
@@ -466,7 +465,6 @@ def _shares(counts: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
-    """Return shares of noisy counts, between 0 and 1."""
     found: Floats = np.clip(part / np.maximum(whole, 1.0), 0.0, 1.0)
     return found
 

@@ -306,7 +306,6 @@ class AggregationRounds(ABC):
         return by_group / classes.sum(dim=0).clamp_min(1e-9)[:, None]
 
     def _public_classes(self, log_posteriors: Tensor) -> Tensor:
-        """Return the public class probabilities of each node: its label, or its posterior, (N, C)."""
         classes, labeled = log_posteriors.exp().to(torch.float64), self._labels >= 0
         classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
         return classes
@@ -549,7 +548,6 @@ def fit_heads(
     session: Session,
     objective: Objective,
 ) -> tuple[list[PosteriorHead], Tensor]:
-    """Train the heads; return them, and the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _MAX_SMALL_TRAINING_SET
     batch = max(2, min(_BATCH, len(train_nodes) // 4))
     epochs = max(1, round((_SMALL_STEPS if small else _STEPS) * batch / len(train_nodes)))

@@ -45,8 +45,6 @@ class Homophily:
     1 if all neighbors have the same class, 0 if edges are independent of classes (adjusted homophily:
     Platonov, Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification,
     2023). It is computed from released counts and does not spend privacy budget.
-
-        error: Its standard error from the noise of the counts.
     """
 
     adjusted: float
@@ -118,7 +116,6 @@ def affinity_from_endpoint_counts(
 
     Args:
         ordered: Counts by the class of the receiver and of the sender, (C, C).
-        variance: Variance of each cell's noise, (C, C).
         share: Share of their neighbors that is counted.
     """
     total = ordered.sum().clamp_min(1.0)
@@ -331,7 +328,6 @@ def weighted(signal: Signal, neighbors: Tensor, codes: Tensor, moments: Tensor, 
         neighbors: B, the class shares among the neighbors of each class, (C, C).
         codes: c, the mean code that a neighbor of each class sends, (C, C-1), or (N, C, C-1).
         moments: Mean and mean square of the weights into each node, by the class of the sender, (2, N, C).
-        bound: The largest edge weight.
     """
     mean, square = moments
     gain = mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
@@ -403,7 +399,6 @@ class _Mixture:
 
     @classmethod
     def start(cls, rows: Tensor, sigma: float, codes: Tensor) -> "_Mixture":
-        """Return the start: strengths around the aggregates' length beyond the noise."""
         classes, dim = codes.shape
         noise = dim * sigma**2
         squared = float(rows.to(torch.float64).square().sum(dim=1).mean()) if len(rows) else noise
@@ -454,7 +449,6 @@ class _Mixture:
         return self.variance * eye + s**2 * self.covariances[part]
 
     def joint(self, block: Tensor) -> Tensor:
-        """Return the posterior of strength and class, shape (n, J C)."""
         prior = self.strength_prior[:, None] + self.class_prior
         return (self.log_densities(block) + prior).flatten(1).softmax(dim=1)
 

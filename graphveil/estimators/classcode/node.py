@@ -548,7 +548,6 @@ class NodeLevelClassCode(Method):
         reads_own_edges: Recipe R.
         targets: Nodes whose aggregates are released; None for all.
         encoder_share: Share of mu^2 for the encoder; None for a suitable one.
-        out_degree_bound: D of the aggregations.
     """
 
     weighs_classes: ClassVar[bool] = True

@@ -95,7 +95,6 @@ class FoldEnsemble:
     unit_rows: bool
 
     def log_posteriors(self, x: Features) -> Tensor:
-        """Return the networks' mean log-posteriors, normalized, (N, C)."""
         rows = network_input(x, unit=self.unit_rows)
         each = torch.stack([log_posterior(network, rows) for network in self.networks])
         return each.mean(dim=0).log_softmax(dim=1)
@@ -171,13 +170,11 @@ def _posteriors(view: Graph, session: Session, objective: Objective) -> CrossFit
 
 
 def network_input(x: Features, *, unit: bool) -> Features:
-    """Return the features in the form that a network reads fastest; ``unit`` L2-normalizes them."""
     return unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
 
 
 @torch.no_grad()
 def log_posterior(network: FeedForward, x: Features, at_once: int = 1 << 17) -> Tensor:
-    """Return one network's log-posteriors, shape (N, C), computed in blocks that fit into memory."""
     network.eval()
     blocks = range(0, max(1, x.shape[0]), at_once)
     parts = [x] if len(blocks) == 1 else [x[first : first + at_once] for first in blocks]
@@ -211,14 +208,12 @@ class CrossFit:
     def best(
         self, candidates: Sequence[Candidate], objective: Objective = DEFAULT_OBJECTIVE
     ) -> CrossFitPosteriors:
-        """Return the posteriors of the candidate with the highest score on the first fold."""
         chosen = self._session.load_or_compute(
             f"{self._name}-choice", lambda: self._choose(candidates, objective)
         )
         return self.posteriors(candidates[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
     def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
-        """Return the posteriors of all nodes; ``first``: that of the first fold, if known."""
         done = [] if first is None else [restore_network(first)]
         folds = range(len(done), FOLDS)
         stage = f"{self._name}, folds {len(done) + 1} to {FOLDS}"
@@ -427,7 +422,6 @@ def similar_nodes_posterior(view: Graph, labeled: Tensor, weights: Tensor | None
 
 
 def _weighted_unit_rows(x: Features) -> Features:
-    """Return L2-normalized rows in which frequent columns have less weight; dense if that is faster."""
     matrix = sparse.csr_array(to_dense(x).numpy()) if isinstance(x, Tensor) else x
     used = np.bincount(matrix.indices, minlength=matrix.shape[1])
     rarity = np.log((1 + matrix.shape[0]) / (1 + used)) + 1

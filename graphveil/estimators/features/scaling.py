@@ -74,7 +74,6 @@ class FeatureScaling:
     """Scaling of the feature columns of every graph before a model reads them.
 
     Args:
-        columns: The columns with their own numbers.
         bound: Other values beyond it are compressed, independently per record; None keeps them.
         learned: Columns whose ranges are learned by the first query of a fit. Those of them that have values
             beyond the bound are among ``columns`` after the fit.
@@ -135,11 +134,9 @@ class FeatureScaling:
 
     @property
     def compresses_only(self) -> bool:
-        """Whether records are protected, and no column has a range."""
         return self.bound is not None and not (self.columns or self.learned)
 
     def graph(self, graph: Graph) -> Graph:
-        """Return a graph with scaled features; the same object if they do not change."""
         return graph.map_features(self.apply)
 
     def as_plain(self) -> dict[str, Any] | None:
@@ -193,7 +190,6 @@ def compressed(x: Features, bound: float) -> Features:
 
 
 def _own_size(values: Tensor, bound: float) -> Tensor:
-    """Return the sizes of values within the bound, 0 for larger ones."""
     size = values.abs()
     return torch.where(size <= bound, size, 0.0)
 

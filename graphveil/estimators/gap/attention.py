@@ -47,15 +47,11 @@ class AttentionTraining:
     so they need no noise.
 
     Args:
-        unit: An edge-level unit.
         dim: d, the width of the vectors.
-        classes: C.
-        targets: Number of training nodes.
         hops: K.
         steps: T; None for 100.
         multiplier: z. None for one at which training uses about a tenth of mu^2.
         batch_size: Expected targets in a batch; None for 256.
-        learning_rate: Step size of Adam.
         clip: C, the clipping norm of a target's gradient.
 
     >>> training = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
@@ -85,7 +81,6 @@ class AttentionTraining:
         self._attention_query(1.0, 1.0)
 
     def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
-        """Return the plan of a budget: training as configured, and hops with the remaining budget."""
         require_delta(delta, "EdgeAttentionQuery")
         multiplier = self.multiplier
         if not multiplier:
@@ -162,7 +157,6 @@ def train_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs of ``graphveil.release.weights.Attention``: maps, readout, offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],
@@ -192,7 +186,6 @@ def attention_start(
 
 
 def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return a linear classifier of public vectors, (d, C) and (C)."""
     matrix = torch.zeros(rows.shape[1], classes, dtype=torch.float64, requires_grad=True)
     bias = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
     optimizer = Adam([matrix, bias])

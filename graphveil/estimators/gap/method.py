@@ -50,11 +50,7 @@ from graphveil.training.heads import TaskHead
 
 @dataclass(frozen=True, kw_only=True)
 class GapConfig:
-    """Configuration of GAP under all units: both networks, and the hops between them.
-
-    Args:
-        edge_weighting: Edge weights; None for one.
-    """
+    """Configuration of GAP under all units: both networks, and the hops between them."""
 
     training_config: TrainingConfig
     shape: GapArchitecture
@@ -98,7 +94,6 @@ class Aggregation:
     """The hops of a fit: their inputs, edge weights and outputs.
 
     Args:
-        encoder: Encoder of features; None sends features.
         weight_network: Network of edge weights that are learned from public labels.
         attention: Network of edge weights that are learned from edges, by part.
     """
@@ -344,7 +339,6 @@ class EdgeLevelGap(Method):
 
 
 def _learn_attention(view: Graph, rows: Tensor, release: Release, session: Session) -> State:
-    """Return the network of edge weights: the result of the plan's first query."""
     query, targets = session.query(0, EdgeAttentionQuery), nodes_of(view.labeled_in("train"))
     generator = session.streams.torch("attention")
     start = session.load_or_compute(
@@ -360,8 +354,6 @@ class NodeLevelGap(Method):
 
     Args:
         shares: Shares of mu^2 for encoder and classifier.
-        multiplier: Noise multiplier of both trainings instead of shares.
-        out_degree_bound: D of unit ``node-record``.
     """
 
     supports_growing_graphs: ClassVar[bool] = True
@@ -381,7 +373,6 @@ class NodeLevelGap(Method):
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
-        """Return trainings and hops, before they are calibrated."""
         unit, shape = self.privacy_config.unit, self.gap.shape
         assert isinstance(unit, NodeUnit)
         *_, classifier = trainings = self.trainings(sizes)
@@ -479,15 +470,12 @@ def hop_queries(plan: ReleasePlan) -> list[NeighborSumQuery | OutEdgeSumQuery]:
 
 
 def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:
-    """Return the noise of each hop; None for exact aggregates."""
     return None if plan is None else [query.noise[-1] for query in hop_queries(plan)]
 
 
 def plan_record_groups(plan: ReleasePlan, view: Graph) -> Tensor | None:
-    """Return the public groups of records, if the plan distinguishes them."""
     return record_groups(view) if any(query.groups > 1 for query in plan.queries) else None
 
 
 def named_aggregates(aggregates: list[Tensor]) -> dict[str, Tensor]:
-    """Return aggregates by their names in files and ``aggregates_``."""
     return {f"hop{number}": answer for number, answer in enumerate(aggregates, start=1)}

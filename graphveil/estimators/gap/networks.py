@@ -78,11 +78,9 @@ class GapArchitecture:
             )
 
     def encoder_parameters(self, sizes: PublicSizes) -> int:
-        """Return the number of parameters of the encoder and its head."""
         return count_parameters(*self._encoder_widths(sizes), sizes.classes)
 
     def classifier_parameters(self, sizes: PublicSizes) -> int:
-        """Return the number of parameters of the classifier, if hops are concatenated."""
         views = self.hops + 1
         head = count_parameters(views * self.hidden, *self._head_widths, sizes.classes)
         return views * count_parameters(*self._base_widths(sizes)) + head
@@ -109,15 +107,10 @@ class HopTransform:
         return safe_unit(rows)
 
     def next_input(self, encoder: Encoder | None, rows: Any, aggregates: Sequence[Tensor], std: float) -> Any:
-        """Return the next hop's input from a node's own embedding and its noisy aggregates."""
         return shrink_unit(aggregates[-1], std)
 
     def views(self, rows: Any, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Any]:
-        """Return the classifier's inputs: functions of own embeddings and noisy aggregates only.
-
-        Args:
-            stds: Their noise; None for exact aggregates.
-        """
+        """Return the classifier's inputs: functions of own embeddings and noisy aggregates only."""
         if stds is None:
             views = list(map(plain_unit, aggregates))
         else:
@@ -169,10 +162,7 @@ class _DenseInput(nn.Module):
 
 
 class CustomEncoder(Encoder):
-    """A custom module and the linear head that it is trained with, on L2-normalized embeddings.
-
-    Shapes: (B, inputs) -> (B, classes); ``rows`` returns (B, hidden).
-    """
+    """A custom module and the linear head that it is trained with, on L2-normalized embeddings."""
 
     def __init__(
         self, factory: Factory | str, inputs: int, hidden: int, classes: int, *, generator: torch.Generator
@@ -183,10 +173,7 @@ class CustomEncoder(Encoder):
 
 
 class CustomHead(HopClassifier):
-    """A custom module that reads the concatenated aggregates of all hops.
-
-    Shapes: ``views`` times (B, width) -> (B, classes).
-    """
+    """A custom module that reads the concatenated aggregates of all hops."""
 
     def __init__(
         self, factory: Factory | str, views: int, width: int, classes: int, *, generator: torch.Generator

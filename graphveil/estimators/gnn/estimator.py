@@ -25,7 +25,6 @@ _AVERAGED = 0.3  # share of the steps whose iterates are averaged
 
 
 def _module_of(fit: FittedModel) -> nn.Module | None:
-    """Return the trained module; None for a model that was read from a file."""
     return fit.trained.module if isinstance(fit.trained, TrainedOneHopGNN | TrainedMultiHopGNN) else None
 
 

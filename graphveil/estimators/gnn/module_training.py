@@ -1,7 +1,4 @@
-"""Training of a custom module on ego graphs, which both private GNNs share.
-
-The module is executed on single ego graphs: vectorized if possible, otherwise in a loop.
-"""
+"""Training of a custom module on ego graphs, which both private GNNs share."""
 
 from dataclasses import replace
 from functools import partial
@@ -81,7 +78,6 @@ def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tenso
     """Train and predict as a fit does, on synthetic records with the shapes of the fit.
 
     Args:
-        module: Module; not changed.
         parents: Parent of each position except the root.
     """
     try:
@@ -101,7 +97,6 @@ def check_trainable(module: nn.Module, inputs: int, classes: int, parents: Tenso
 def _probed(
     module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """Return a sum of clipped gradients and all logits on random ego graphs of different lengths."""
     rng = np.random.default_rng(_SEED)
     x = torch.zeros(_STARS, _LEAVES + 2, inputs, dtype=torch.float64)
     edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
@@ -164,10 +159,8 @@ def fit_on_ego_graphs(
 
     Args:
         module: Module to execute: the network, or a module that contains it and adds no parameters.
-        records: Ego graphs of the training nodes.
         labels: Their classes, or numbers; -1 or NaN for a null record.
         widths: Number of inputs per node, and number of classes.
-        training: Steps in the plan of the release.
     """
     route, code, dtype = choose_route(module, *widths)
     fit_dpsgd_from_sums(
@@ -200,7 +193,6 @@ def state_of_weights(weights: State) -> State:
 def restore_module(
     module: Factory | str, widths: tuple[int, int], state: State
 ) -> tuple[State, nn.Module | None]:
-    """Return the parameters in a model file, and the module, or None if its code is not registered."""
     weights = {name.removeprefix(_PREFIX): part for name, part in state.items() if name.startswith(_PREFIX)}
     if not is_registered(module):
         return weights, None

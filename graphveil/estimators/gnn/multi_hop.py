@@ -140,10 +140,7 @@ class MultiHopGNN(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedMultiHopGNN(FittedGraphModel):
-    """Released parameters of the module, by name, and no predictions.
-
-    ``module`` is the module itself, or None if its code is not registered.
-    """
+    """Released parameters of the module, by name, and no predictions."""
 
     weights: State
     module: nn.Module | None

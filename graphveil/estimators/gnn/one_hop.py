@@ -87,7 +87,6 @@ class OneHopPlan:
         unit: ``node-record``; replace-one doubles every sensitivity.
         shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
             ``encoder_share`` of the budget.
-        out_degree_bound: D of the out-edge aggregation.
 
     >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
     >>> plan = OneHopPlan(unit=NodeRecord(), features=9, classes=3, training=training, shares=(0.1, 0.15))
@@ -149,7 +148,6 @@ class OneHopInputs:
         rows: Z in noise units, (N, C - 1).
         own_contribution: Contribution of each node to the aggregates of its out-neighbors, in noise units,
             (N, C - 1).
-        stars: The leaves.
     """
 
     roots: Any
@@ -174,9 +172,7 @@ class OneHopInputs:
         their sum over sqrt(k), with noise that does not depend on k. Aggregates are clipped to 6 sigma.
 
         Args:
-            log_posteriors: Log-posteriors of the encoder, (N, C).
             rows: Z, the result of one out-edge aggregation with weights of one, (N, C - 1).
-            sigma: Its noise.
             sent: c, the vector that each node sent, (N, C - 1).
             out_degree_bound: D of the out-edge aggregation.
         """
@@ -280,7 +276,6 @@ class CodePriorModule(nn.Module):
 
 
 def _cut(row: Tensor) -> Tensor:
-    """Return a vector clipped to norm 2."""
     length: Tensor = row.norm().clamp_min(1e-12)
     return row * (_LENGTH / length).clamp_max(1.0)
 
@@ -293,8 +288,6 @@ class OneHopGNN(Method):
         schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
         shares: Shares of mu^2 for encoder and module. None for the encoder is a public rule of sizes and
             budget.
-        leaves: M.
-        out_degree_bound: D of the out-edge aggregation.
     """
 
     weighs_classes: ClassVar[bool] = True
@@ -375,7 +368,6 @@ class OneHopGNN(Method):
         return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)
 
     def _plan_training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the module's steps, before their noise multiplier is chosen."""
         module = new_module(self.module, (2 * sizes.classes, sizes.classes), PublicStreams(0))
         return plan_training(module, self.schedule, sizes)
 
@@ -385,10 +377,7 @@ class OneHopGNN(Method):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedOneHopGNN(FittedGraphModel):
-    """Public parameters of the encoder, and of the module by name.
-
-    ``module`` is the module itself, or None if its code is not registered.
-    """
+    """Public parameters of the encoder, and of the module by name."""
 
     encoder: NoisySoftmax
     weights: State

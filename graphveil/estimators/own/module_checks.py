@@ -169,7 +169,6 @@ def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool =
 
 
 def random_tree(rng: np.random.Generator, inputs: int, *, depth: int = 2, scale: float = 1.0) -> RandomTree:
-    """Return a tree of random features, in which a node has up to four children."""
     parents, level = [0], [0]
     for _ in range(depth):
         below = [node for node in level for _ in range(int(rng.integers(1, _MOST_CHILDREN)))]

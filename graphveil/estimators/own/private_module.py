@@ -65,7 +65,6 @@ class NodeLevelModule(Method):
         return self.privacy_config.calibrated(sizes, record_plan.queries)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before their noise multiplier is chosen."""
         module = self.build_module(sizes, PublicStreams(0))
         return DPSGDTraining.for_module(module, self.schedule, sizes.records)
 
