@@ -62,6 +62,7 @@ class ChosenModel(TrainedModel):
 
     @property
     def candidates(self) -> dict[str, float | None]:
+        """Evidence by candidate; None if it is not public."""
         known = len(self.evidence) == len(self.names)
         return dict(zip(self.names, self.evidence if known else [None] * len(self.names), strict=True))
 

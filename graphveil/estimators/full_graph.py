@@ -300,6 +300,7 @@ def build_full_graph_method(
 
 
 def build_graph_mechanism(privacy_config: PrivacyConfig, given: FullGraphKeywords) -> GraphMechanism:
+    """Return the mechanism of a configuration. It shares the model's public randomness."""
     assert given.perturb is not None
     return parse_mechanism(
         given.perturb,

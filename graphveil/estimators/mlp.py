@@ -128,6 +128,7 @@ class PrivateMLP(Method):
             check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are charged with it."""
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
@@ -318,6 +319,7 @@ class NodeLevelSoftmax(Method):
         return len(np.union1d(*(members(view, split).numpy() for split in ("train", "val"))))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the steps, and the counts that are charged with them."""
         return self.privacy_config.calibrated(sizes, partial(self.queries, sizes))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:

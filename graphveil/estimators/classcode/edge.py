@@ -294,6 +294,7 @@ class AggregationRounds(ABC):
         return 1e-9
 
     def _distinct(self, merged: Tensor) -> list[Tensor]:
+        """Return the aggregates that a head reads, in noise units."""
         return [merged]
 
     def _sent_by_class(self, classes: Tensor, sent: Tensor, reach: Tensor) -> Tensor:

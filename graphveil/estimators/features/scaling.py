@@ -134,6 +134,7 @@ class FeatureScaling:
 
     @property
     def compresses_only(self) -> bool:
+        """Whether records are protected, and no column has a range."""
         return self.bound is not None and not (self.columns or self.learned)
 
     def graph(self, graph: Graph) -> Graph:

@@ -474,6 +474,7 @@ def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:
 
 
 def plan_record_groups(plan: ReleasePlan, view: Graph) -> Tensor | None:
+    """Return the public groups of records, if the plan distinguishes them."""
     return record_groups(view) if any(query.groups > 1 for query in plan.queries) else None
 
 

@@ -56,6 +56,7 @@ class NodeLevelModule(Method):
             raise ConfigError(training_error_message(module, error)) from error
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are charged with it."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         metrics, training = self.privacy_config.private_metrics, self.training(sizes)
