@@ -42,11 +42,15 @@ def can_create(path: Path) -> bool:
     Permission bits are not sufficient: the superuser may write anywhere, but not in /proc.
     """
     above = next(folder for folder in path.absolute().parents if folder.exists())
+    trial = _temporary_name(above, path)  # as long a name as the file is written under
     try:
-        with tempfile.TemporaryFile(dir=above):
-            return True
+        os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
         return False
+    finally:
+        with suppress(OSError):
+            trial.unlink()
+    return True
 
 
 def _temporary_name(folder: Path, path: Path) -> Path:
