@@ -334,14 +334,16 @@ def membership(cell: Record) -> Record:
 def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.Estimator:
     keywords: Record = {"seed": seed}
     if epsilon is None:
-        keywords |= {"unit": "none"} | ({"mode": "paper"} if method == "gap" else {})
+        keywords["unit"] = "none"
+        published = method == "gap"
         if method == "mlp":
             keywords["tuned"] = False
     else:
-        keywords |= {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
+        keywords |= {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5}
+        published = mode == "paper"
         if method != "mlp":
             keywords["out_degree_bound"] = 100 if mode == "paper" else 20
-    return gv.METHODS[method](**keywords)
+    return gv.METHODS[f"{method}-paper" if published else method](**keywords)
 
 
 def lira_cells() -> Iterator[Record]:

@@ -22,10 +22,9 @@ from torch_geometric.nn import GATv2Conv, GINConv, GraphConv, SAGEConv, Transfor
 
 from graphveil.core.clipping.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs
 from graphveil.core.noise.steps import StepNoise
-from graphveil.core.queries.bounded_lists import BoundedTrees
+from graphveil.core.queries.bounded_lists import BoundedTrees, TreeRecords
 from graphveil.data import RECIPES, load_dataset
 from graphveil.estimators.gnn.module_training import choose_route
-from graphveil.estimators.gnn.multi_hop import MultiHopInputs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
 
@@ -75,7 +74,7 @@ def sampled_trees(name: str, layers: int) -> tuple[EgoGraphRecords, Tensor, int,
     graph = RECIPES["gap"].split(load_dataset(name), seed=0)
     nodes = graph.labeled_in("train").nonzero()[:, 0]
     trees = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
-    inputs = MultiHopInputs(graph.x, nodes, trees, 1)
+    inputs = TreeRecords(graph.x, nodes, trees, 1)
     return inputs, graph.y[nodes], graph.num_features, graph.num_classes
 
 

@@ -30,12 +30,13 @@ from torch_geometric.nn import MLP, SimpleConv
 from graphveil.core.features import to_dense
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.data import Graph, load_dataset
-from graphveil.estimators.gap import GAP
+from graphveil.estimators import METHODS
+from graphveil.estimators.base import Estimator
 
-REFERENCE, PAPER = "plain torch and PyG, eps 4, directed-edge", "paper mode, eps 4, directed-edge"
+REFERENCE, PAPER = "plain torch and PyG, eps 4, directed-edge", "as published, eps 4, directed-edge"
 ROWS: dict[str, dict[str, Any]] = {
     "strict mode, eps 4, undirected-edge": {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-7},
-    PAPER: {"unit": "directed-edge", "epsilon": 4.0, "delta": 1e-7, "mode": "paper"},
+    PAPER: {"unit": "directed-edge", "epsilon": 4.0, "delta": 1e-7},
     "without privacy": {"unit": "none"},
 }
 DEFAULT_ROOT = Path(__file__).parents[2] / "shared" / "data"
@@ -69,19 +70,19 @@ def measure(name: str, root: Path | None, repeats: int) -> Timed:
         run = partial(train_reference, paper_graph, _noise(paper_graph))
         timed[REFERENCE].append(_timed(run))
         for row, keywords in ROWS.items():
-            graph = load_dataset(name, root, seed=seed, mode=keywords.get("mode", "strict"))
-            model = GAP(seed=seed, **keywords)
+            graph = paper_graph if row == PAPER else load_dataset(name, root, seed=seed)
+            model = METHODS["gap-paper" if row == PAPER else "gap"](seed=seed, **keywords)
             timed[row].append(_timed(partial(_score, model, graph)))
     return timed
 
 
-def _score(model: GAP, graph: Graph) -> float:
+def _score(model: Estimator, graph: Graph) -> float:
     return model.fit(graph).score(graph)
 
 
 def _noise(graph: Graph) -> float:
-    """Return the standard deviation of a hop's noise in paper mode."""
-    plan = GAP(**ROWS[PAPER]).preview(graph).plan
+    """Return the standard deviation of a hop's noise as published."""
+    plan = METHODS["gap-paper"](**ROWS[PAPER]).preview(graph).plan
     assert plan is not None
     hop = plan.queries[0]
     assert isinstance(hop, NeighborSumQuery)

@@ -10,8 +10,8 @@ the splits, its standard error, and the paired difference to the baseline, the t
 ``--against`` adds the paired difference to the runs of another version.
 
 Without ``--out``: Berkeley13 from ``$GRAPHVEIL_DATA``, one row per method and mode. Strict GAP has D = 1.
-Paper mode has D = 100, recipe ``gap`` without isolated nodes, and the epoch with the best validation accuracy
-(SAGE: the last one). The reference is the paper's public code on the same graph, three runs.
+Methods as published have D = 100, recipe ``gap`` without isolated nodes, and the epoch with the best
+validation accuracy (SAGE: the last one). The reference is the paper's public code on the same graph, three runs.
 
 ``--timing`` prints CPU seconds of a whole run after imports, minimum of five, on one thread: calibration,
 encoder, hops, classifier, predictions.
@@ -33,11 +33,11 @@ DATA = "facebook100/Berkeley13"
 DEFAULT_ROOT = Path(__file__).parents[2] / "shared" / "data"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp, strict": ("mlp", {}),
-    "mlp, paper": ("mlp", {"mode": "paper"}),
+    "mlp, paper": ("mlp-paper", {}),
     "gap, strict": ("gap", {"out_degree_bound": 1}),
     "gap, strict, hops 3": ("gap", {"out_degree_bound": 1, "hops": 3}),
-    "gap, paper": ("gap", {"out_degree_bound": 100, "mode": "paper"}),
-    "sage, paper": ("sage", {"out_degree_bound": 100, "mode": "paper"}),
+    "gap, paper": ("gap-paper", {"out_degree_bound": 100}),
+    "sage, paper": ("sage-paper", {"out_degree_bound": 100}),
 }
 DATASETS = (
     "cora",
@@ -73,7 +73,9 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.out:
         return compare_with_baseline(options)
-    rows = {name: row for name, row in ROWS.items() if row[0] in options.methods.split(",")}
+    rows = {
+        name: row for name, row in ROWS.items() if row[0].removesuffix("-paper") in options.methods.split(",")
+    }
     if options.timing:
         return timing(rows)
     return accuracies(rows, [float(epsilon) for epsilon in options.epsilons.split(",")], options.splits)
@@ -147,7 +149,7 @@ def _accuracy(method: str, parameters: dict[str, Any], epsilon: float, splits: i
     """Return the mean over the splits and its standard error."""
     scores = []
     for seed in range(splits):
-        graph = _graph(parameters, seed)
+        graph = _graph(method, seed)
         scores.append(100 * _model(method, parameters, epsilon, seed).fit(graph).score(graph))
     error = statistics.stdev(scores) / splits**0.5 if splits > 1 else float("nan")
     return f"{statistics.fmean(scores):.1f} ± {error:.1f}"
@@ -157,9 +159,9 @@ def timing(rows: dict[str, tuple[str, dict[str, Any]]]) -> None:
     """Print the minimum CPU seconds of a whole run at epsilon 4."""
     print("| CPU seconds | graphveil | reference | reference / graphveil |\n|---|---|---|---|", flush=True)
     for name, (method, parameters) in rows.items():
-        graph = _graph(parameters, 0)
+        graph = _graph(method, 0)
         least = float("inf")
-        for _ in range(1 if method == "sage" else REPEATS):
+        for _ in range(1 if method == "sage-paper" else REPEATS):
             model = _model(method, parameters, 4.0, 0)
             start = time.process_time()
             model.fit(graph).predict()
@@ -175,13 +177,13 @@ def _model(method: str, parameters: dict[str, Any], epsilon: float, seed: int) -
     return METHODS[method](unit="node-record", epsilon=epsilon, delta=DELTA, seed=seed, **parameters)
 
 
-def _graph(parameters: dict[str, Any], seed: int) -> Any:
-    """Return Berkeley13 as the mode prepares it, with the split of a seed."""
+def _graph(method: str, seed: int) -> Any:
+    """Return Berkeley13 as the method expects it, with the split of a seed."""
     from graphveil.data import RECIPES, load_dataset
 
     root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
     raw = load_dataset(DATA, root, recipe=None)
-    paper = parameters.get("mode") == "paper"
+    paper = method.endswith("-paper")
     prepared = RECIPES["gap"].prepare(raw, paper=paper)
     return RECIPES["gap"].split(prepared, seed, by_id=not paper)
 

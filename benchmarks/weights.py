@@ -31,9 +31,9 @@ from scipy import stats
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import CalibrationError
+from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.gap import GAP
 from graphveil.estimators.mlp import MLP
 from graphveil.release.weights import SigmoidCos, register_weight
 
@@ -87,7 +87,8 @@ class Row:
         given: dict[str, Any] = {"unit": unit, "epsilon": epsilon, "delta": delta, "seed": seed}
         if self.method == "classcode":
             return ClassCode(**given, **({} if self.weights == "one" else {"weights": self.weights}))
-        return GAP(**given, hops=1, weights=self.weights, mode=self.mode)  # type: ignore[arg-type]
+        method = METHODS["gap-paper" if self.mode == "paper" else "gap"]
+        return method(**given, hops=1, weights=self.weights)
 
 
 def main() -> None:
