@@ -137,6 +137,7 @@ def positions(counts: Floats, degrees: Floats, noise: float, known: tuple[Tensor
     these the rows are noisy observations of positions. Their prior mean is a linear function of ``known``,
     fitted by least squares, and the variance around it is estimated by moments.
 
+    Args:
         known: Public or released tables (N, d) that predict positions.
     """
     nodes, columns = counts.shape
@@ -237,6 +238,7 @@ def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
     S is the mean of the covariances of edges and of all pairs. A difference of means is shrunk by the share
     of its square that the noise explains, and the covariance of edges toward that of all pairs.
 
+    Args:
         sums: Noisy sums over edges: of K clipped features, of their products, and the number of edges.
         sample: Clipped features of public random pairs, shape (P, K).
     """

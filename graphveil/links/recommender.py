@@ -524,8 +524,9 @@ def item_model(
 ) -> ItemModel:
     """Return the item model of released sums; it is post-processing.
 
-    products: Released products (m, m), symmetric.
-    sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
+    Args:
+        products: Released products (m, m), symmetric.
+        sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
     """
     values, vectors = np.linalg.eigh(products)
     penalty = max(_MIN_PENALTY, _PENALTY * sigma * math.sqrt(2 * len(modeled)))

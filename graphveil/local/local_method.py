@@ -76,8 +76,9 @@ NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spe
 class ReceivedReports:
     """The reports of one collection: of a fit, or existing ones that a fit uses in place of records.
 
-    clipped: Clipped values of each node, a handle; None if only the clients know them.
-    guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
+    Args:
+        clipped: Clipped values of each node, a handle; None if only the clients know them.
+        guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
     """
 
     records: RandomizedRecords

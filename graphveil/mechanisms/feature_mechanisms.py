@@ -160,6 +160,9 @@ class MultiBit(FeatureMechanism):
             GraphError: If a shape is wrong, or a value is NaN or infinite.
             ConfigError: If two records have the same number, or a chosen feature does not exist.
             ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record. Reads: ``x``. The LDP reports may be public.
         """
         x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
