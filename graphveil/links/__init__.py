@@ -16,11 +16,7 @@ __all__ = ["LINKS", "RECOMMENDER", "LinkFolder", "find_link_folder", "link_model
 
 
 def load_any(folder: "str | Path") -> "Model":
-    """Load a model of nodes, pairs or lists from a run folder or its release.
-
-    Raises:
-        ArtifactError: If the folder holds no model, or is damaged.
-    """
+    """Load a model of nodes, pairs or lists from a run folder or its release."""
     from graphveil.estimators.saved import load_model
 
     found = find_link_folder(folder)
@@ -28,7 +24,6 @@ def load_any(folder: "str | Path") -> "Model":
 
 
 def link_model_class(kind: str) -> "type[LinkPredictor] | type[Recommender]":
-    """Return the class of ``links`` or ``recommender``."""
     from graphveil.links.link_predictor import LinkPredictor
     from graphveil.links.recommender import Recommender
 

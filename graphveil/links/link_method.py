@@ -156,7 +156,6 @@ class LinkMethod(Method):
 
     @property
     def symmetric(self) -> bool:
-        """Whether edges have no direction."""
         return isinstance(self.privacy_config.unit, UndirectedEdge)
 
     def width(self, nodes: int) -> int:
@@ -182,7 +181,6 @@ class LinkMethod(Method):
         return self.plan_for(sizes, HeldOutPairs(float(self.held_out), key))
 
     def plan_for(self, sizes: PublicSizes, held_out: HeldOutPairs) -> ReleasePlan:
-        """Return the calibrated query plan with these pairs held out."""
         epsilon, symmetric = self.privacy_config.budget, self.symmetric
         shares = count_shares(epsilon)
 

@@ -422,7 +422,6 @@ class RecommenderMethod(Method):
         return _sizes(view.num_nodes - len(self._catalog), len(self._catalog))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the calibrated query plan; None under unit ``none``."""
         config = self.privacy_config
         if not config.protects:
             return None

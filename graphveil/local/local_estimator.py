@@ -188,7 +188,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self.fit_from_reports(graph, ReceivedReports(records=received), on_progress)
 
     def _public_features(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return public features in place of estimates, if the protocol collects no features."""
         method = self._local_method
         config = method.report_config
         if config.features is None:

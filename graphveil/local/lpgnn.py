@@ -320,7 +320,6 @@ class NetworkMethod(LocalMethod):
     def cross_fit(
         self, view: Graph, records: RandomizedRecords, options: Sequence[NetworkOption], session: Session
     ) -> HeldOutFit:
-        """Train a network on all reports, and for each fold on the others; no posterior is used."""
         best = select_network(options, view, records, session)
         with session.stage("evidence"):
             folds = held_out_folds(best.noisy, self.fold_generator())

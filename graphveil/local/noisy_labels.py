@@ -277,7 +277,6 @@ def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Ten
 
 
 def log_likelihood(noisy: NoisyLabels) -> Tensor:
-    """Return the log of ``NoisyLabels.likelihood``, finite, float32 (N, C)."""
     return noisy.likelihood.clamp(min=_IMPOSSIBLE).log()
 
 

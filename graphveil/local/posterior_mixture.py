@@ -214,7 +214,6 @@ class EdgeContext:
 
     @cached_property
     def partitions(self) -> tuple[Tensor, ...]:
-        """Communities, from few large ones to many small ones."""
         return tuple(torch.from_numpy(communities(self.adjacency, resolution=each)) for each in RESOLUTIONS)
 
 
@@ -408,7 +407,6 @@ class _PosteriorContext:
 
     @cached_property
     def own(self) -> Tensor:
-        """Log of f and of the likelihood of a node's own report."""
         return self.shares.log() + log_likelihood(self.noisy)
 
     @cached_property
@@ -446,7 +444,6 @@ class _PosteriorContext:
 
 
 def _beliefs(context: _PosteriorContext, homophily: float, *, communities: bool) -> Tensor:
-    """Return the result of belief propagation, with community class shares or the diffusion as a prior."""
     evidence, start = context.own, context.diffusion
     if communities:
         start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)

@@ -93,7 +93,6 @@ class Randomizer:
         return self._report_tensors(labels, x, noise, "features")
 
     def randomize_features_only(self, seed: int | None, collection_index: int, x: Features) -> State:
-        """Return the randomized features of nodes that report no label."""
         return self._report_tensors(
             self.label.missing_reports(x.shape[0]),
             x,
@@ -179,7 +178,6 @@ def known(labels: Tensor) -> Tensor:
 
 
 def _digest(*arrays: npt.NDArray[Any]) -> str:
-    """Return a digest of public arrays, including their types and shapes."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())

@@ -189,7 +189,6 @@ class MultiBit(FeatureMechanism):
         self._bits(z, words[:, m:], ExtraWords(stream, rows, m), out)
 
     def _bits(self, z: Real, words: Words, place: ExtraWords, out: LDPReports) -> None:
-        """Fill the bits of the features that LDP reports cover."""
         if out.indices is not None:
             z = np.take_along_axis(z, out.indices, axis=1)
         low, high = halves(words)

@@ -47,7 +47,6 @@ class StackConfig:
     stacks: int
 
     def networks(self, sizes: PublicSizes, generator: torch.Generator) -> tuple[FeedForward, ...]:
-        """Return the untrained networks: one on features, then one per query."""
         hidden = [self.training_config.hidden] * (self.layers - 1)
         inputs = [sizes.width, *(2 * sizes.classes * (k + 1) for k in range(self.stacks))]
         return tuple(

@@ -311,7 +311,6 @@ class WindowGrid:
 
     @property
     def bound(self) -> float:
-        """A, the largest output."""
         return float(1 / (Fraction(self.inside, _TOTAL) - Fraction(self.window, CELLS)))
 
     def draw(self, x: Floats, words: Words) -> Floats:

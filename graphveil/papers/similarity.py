@@ -172,7 +172,6 @@ class _Steps:
         self._pairs = targets * self._nodes + self._sources  # ascending
 
     def uniform(self, current: Nodes, rng: Draws) -> Nodes:
-        """Return a uniformly drawn in-neighbor of each node."""
         return self._sources[self._starts[current] + rng.integers(self.degrees[current])]
 
     def joined(self, target: Nodes, source: Nodes) -> npt.NDArray[np.bool_]:
@@ -404,7 +403,6 @@ def _row_blocks(matrix: Matrix, hops: int) -> Iterator[slice]:
 
 
 def _as_similarity(found: Matrix) -> Matrix:
-    """Return S in float32, with ascending columns."""
     found = found.astype(np.float32)
     found.sort_indices()
     return found

@@ -38,7 +38,6 @@ class AttackTarget:
 
     @property
     def estimator(self) -> "Estimator":
-        """The model, if it predicts nodes."""
         from graphveil.estimators.base import Estimator
 
         if not isinstance(self.model, Estimator):

@@ -198,7 +198,6 @@ def _of_pairs(
 
 
 def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
-    """Return the local randomizer of features and its budget, if it is separate from that of edges."""
     from graphveil.local.heterorr import HeteroRR
 
     if not isinstance(model, HeteroRR):
@@ -218,7 +217,6 @@ def _plan_of(model: "Estimator", sizes: PublicSizes) -> ReleasePlan | None:
 
 
 def _finite(value: float) -> float | None:
-    """Return a number that JSON has."""
     return value if math.isfinite(value) else None
 
 

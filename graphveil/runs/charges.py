@@ -183,7 +183,6 @@ class RunAccount:
         return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
 
     def after(self) -> str:
-        """Return the total privacy cost of everything released so far."""
         spent, delta = self._spent()
         which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
         return f"{which}: together {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
@@ -329,7 +328,6 @@ def add_receipts(path: Path, account: RunAccount) -> None:
 
 
 def receipts_below(folder: Path) -> list[dict[str, Any]]:
-    """Return the receipts of a run folder, and of all run folders in it, as in one of a sweep."""
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder. Name run folders.")
     found: list[dict[str, Any]] = []

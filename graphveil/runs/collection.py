@@ -202,7 +202,6 @@ def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
 
 
 def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -> npt.NDArray[np.float32]:
-    """Return the features in the order of ids; every id must have some."""
     own, features = public
     if len(own) < len(ids):
         raise GraphError(

@@ -197,7 +197,6 @@ class Experiment:
         return parameters
 
     def read(self) -> "Graph | Interactions":
-        """Read the graph, unprepared, or the lists of all users."""
         if isinstance(self.source, ListSource):
             return self.source.interactions()
         # A graph has classes, also where no node has a label.
@@ -205,7 +204,6 @@ class Experiment:
         return self.source.load(_NO_LABELS if unlabeled else None)
 
     def load(self) -> Any:
-        """Read and prepare the graph, or read the lists of all users."""
         return self.prepared(self.read())
 
     def prepared(self, data: Any) -> Any:
@@ -284,7 +282,6 @@ class Preview:
 
     @property
     def graph(self) -> "Graph":
-        """The graph whose edges are queried."""
         return graph_of(self.data)
 
     @property
@@ -296,7 +293,6 @@ class Preview:
 
 
 def graph_of(data: "Graph | Interactions") -> "Graph":
-    """Return a graph, or that of a user-item table."""
     given: Any = data
     graph: Graph = getattr(given, "graph", given)
     return graph
@@ -365,7 +361,6 @@ def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def _delta_source(model: Any, guarantee: Guarantee, data: Any) -> str:
-    """Return the origin of delta, and for ``auto`` the bound that determined it."""
     if guarantee.unit == NoUnit.name:
         return ""
     if guarantee.unit == LocalAttributes.name:

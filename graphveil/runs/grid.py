@@ -127,7 +127,6 @@ def _start_worker(
 
 
 def _run_task(task: Any) -> Any:
-    """Run a task in a worker, whose errors are ours."""
     run, show = _worker
     try:
         return run(task, show)

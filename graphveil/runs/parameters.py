@@ -242,7 +242,6 @@ def _first_of(text: str, hints: Iterable[Any]) -> Any:
 
 
 def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Read comma-separated items: ``tuple[X, ...]`` or one type an item."""
     inside = text.strip("()[]").strip()
     texts = [item.strip() for item in inside.removesuffix(",").split(",")] if inside else []
     if "" in texts:

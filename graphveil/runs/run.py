@@ -80,7 +80,6 @@ class RunResult:
 
     @property
     def guarantees(self) -> list[Guarantee]:
-        """The guarantees of the method and of its baseline, those that exist."""
         plain = (self.guarantee, self.baseline_guarantee)
         return [guarantee_from_plain(record) for record in plain if record is not None]
 
@@ -288,7 +287,6 @@ def _of(labels: "Tensor", number: int) -> "Tensor":
 def _stage_release(
     model: Any, experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
-    """Save the release and its internal part next to the run's state, replacing earlier attempts."""
     from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import write_graph_fingerprint
     from graphveil.publish.release_folder import withheld_files

@@ -171,7 +171,6 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
 def _audited(
     place: Path,
 ) -> tuple[str, Guarantee, ReleasePlan | None, Callable[[], list[dict[str, Any]]]]:
-    """Return method, guarantee and plan of a run, and a function that audits its LDP reports."""
     fitted = load_any(place).fitted
     method, sizes = fitted.method, fitted.sizes
     reports = partial(_reports, method, sizes.features or 1, sizes.classes)

@@ -103,7 +103,6 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The object that ``train --json`` prints."""
         return self.internal / "metrics.json"
 
     @property
@@ -310,7 +309,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read an object of JSON that this library wrote."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -321,7 +319,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_finished_run(path: Path) -> FinishedRun:
-    """Read a run folder for a report."""
     from graphveil.links import find_link_folder
 
     folder = RunFolder(path)
@@ -382,7 +379,6 @@ def _digest(content: bytes) -> str:
 
 
 def write_history(path: Path, rows: Iterable[Iterable[object]]) -> None:
-    """Write training histories as CSV, atomically."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HISTORY_COLUMNS)

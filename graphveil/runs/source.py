@@ -125,7 +125,6 @@ class Source(TableFiles):
 
     @property
     def fixed_split(self) -> bool:
-        """Whether the files have a split column."""
         if self.folder is not None:
             from graphveil.data.graph_files import has_split
 
@@ -214,7 +213,6 @@ class ListSource(Source):
         return f"every row of {self.edges.name}{'' if rated is None else more}"
 
     def interactions(self) -> "Interactions":
-        """Read the lists."""
         from graphveil.data import tables
         from graphveil.data.interactions import Interactions, known_ids
         from graphveil.data.tables.ids import References

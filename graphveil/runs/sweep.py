@@ -130,7 +130,6 @@ class SweepResult:
         grid: its cells as they were configured.
         cells: what ``train --json`` prints, of each.
         total: the guarantee of all cells together; None if no protected data were queried.
-        out: its folder.
     """
 
     grid: tuple[SweepCell, ...]
@@ -181,7 +180,6 @@ class SweepResult:
         return rows
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows: ``rows`` without empty columns."""
         rows = self.rows
         head = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)]
         cells = [
@@ -313,7 +311,6 @@ def run_cell(
     count: int,
     backend: AggregationBackend | str | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics of one of ``count`` cells, from its folder if it was finished before."""
     own = cell_folder(folder, cell)
     begun = own.lock.is_file()
     if not begun:  # killed before its configuration was locked: no query can have been answered
@@ -350,7 +347,6 @@ def _run_in_workers(
     own: Sequence[str],
     resume: bool,
 ) -> None:
-    """Run the cells with these numbers in workers, which open the ledgers themselves."""
     sent, given = SerializedGraph.from_graph(plan.raw), isinstance(plan.sweep.source, InMemorySource)
     charged = {
         number: ledger_of(plan.previews[number].graph.edge_set)

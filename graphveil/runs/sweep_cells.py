@@ -57,7 +57,6 @@ class SweepCell:
 
     @property
     def series(self) -> str:
-        """The method with its settings, the label of one line of the figure."""
         words = [
             self.experiment.method,
             self.settings_text,

@@ -114,7 +114,6 @@ def tracker_of(text: str) -> MLflow:
 
 
 def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, list[float]]:
-    """Return the accuracies of a model card, by run: exact ones, or from charged noisy counts."""
     if isinstance(guarantee.protected, NodeUnit):
         noisy = {f"noisy_{part}_accuracy": of for part, of in (metrics["private_accuracy"] or {}).items()}
         return {name: list(of["values"]) for name, of in noisy.items() if isinstance(of, dict)}

@@ -334,13 +334,11 @@ class ClientRandomness:
         """Accept every row: its words depend on its record, and may be drawn repeatedly."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
-        """Return the first words of each row, shape (rows, words_per_row)."""
         size = 8 * words_per_row
         drawn = [hashlib.shake_256(self._keys[row] + b"words").digest(size) for row in rows.tolist()]
         return _as_words(drawn).reshape(len(rows), words_per_row)
 
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
-        """Return the two words of a block of each row, shape (rows, 2)."""
         pairs = zip(rows.tolist(), offsets.tolist(), strict=True)
         drawn = [
             hashlib.shake_256(self._keys[row] + b"block" + offset.to_bytes(8, "big")).digest(16)

@@ -272,7 +272,6 @@ def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
 
 
 def _section(part: object) -> Json:
-    """Return a copy of a part of the protocol, to pop its parameters; empty if there is none."""
     if part is not None and not isinstance(part, dict):
         raise TypeError
     return dict(part or {})

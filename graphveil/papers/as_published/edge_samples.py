@@ -68,7 +68,6 @@ def _rank_within_group(owner: IndexArray) -> IndexArray:
 
 
 def _subgraph(adjacency: Adjacency, edges: IndexArray) -> Adjacency:
-    """Return the graph with some of its stored edges only."""
     source, target = (ends.numpy() for ends in adjacency.edge_index())
     kept = np.sort(edges)  # they are stored by target, and stay so
     indptr = np.zeros(adjacency.num_nodes + 1, dtype=np.int64)

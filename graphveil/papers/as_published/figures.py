@@ -73,7 +73,6 @@ def _figure(
 
 
 def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    """Return curves, with one panel for each panel of the target and each plotted metric."""
     panels = list(dict.fromkeys((point.place[1], point.metric) for point in points))
     metrics = list(dict.fromkeys(metric for _, metric in panels))
     columns = min(2, len(panels)) if len(metrics) == 1 else len(metrics)

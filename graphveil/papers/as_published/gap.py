@@ -184,14 +184,12 @@ class PublishedNodeGap(ReadsRecords, NodeLevelGap):
     """GAP-NDP."""
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the hops between two trainings, by the paper's accounting."""
         return renyi_plan(self.privacy_config, self.record_plan(sizes), sizes)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
         return (*super().deviations(view), *_NODE_LEVEL)
 
     def queried_graph(self, view: Graph, session: Session) -> Graph:
-        """Return the graph with a sample of each node's out-edges."""
         if not isinstance(self.privacy_config.unit, NodeRecord):
             return view
         sample = sample_out_edges(view.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))

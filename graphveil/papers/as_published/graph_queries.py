@@ -345,7 +345,6 @@ class SeededResponseQuery(BoundedQuery):
 
     @property
     def noise(self) -> tuple[float, ...]:
-        """The standard deviation of a node pair's unbiased estimate."""
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     @forms_private_sum("SeededResponseQuery", note="in paper mode only, no valid guarantee")

@@ -41,7 +41,6 @@ class ReproductionGrid:
     ``cells/`` has one file per cell, which several targets may share; ``internal/`` the unfinished work.
 
     Args:
-        root: Folder of the datasets; None for the default.
         cells: Another folder of finished cells; None for the grid's own.
     """
 
@@ -55,7 +54,6 @@ class ReproductionGrid:
     def run(
         self, listener: ProgressListener | None = None
     ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
-        """Run the missing cells, and return all results."""
         begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
         # A resumed call may have more runs or data sets than the first one, so these are not compared.
         configuration = {"reproduce": self.target.name, "mode": mode, "seed": seed}

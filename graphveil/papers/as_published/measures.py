@@ -283,7 +283,6 @@ MEASURES: Mapping[str, Callable[[Work, MeasurementPaths], Measurement]] = {
 
 
 def experiment_of(work: Work, root: Path | None) -> Experiment:
-    """Return a cell as an experiment of one run."""
     source = Source(dataset=work.dataset, root=root)
     return Experiment(
         work.method, source, dict(work.parameters), work.recipe, runs=1, seed=work.seed, compare=False
@@ -326,7 +325,6 @@ def _raw(dataset: str | None, root: Path | None) -> Graph:
 
 
 def _scores(model: Estimator, graph: Graph) -> dict[str, float]:
-    """Return the scores of a model's test nodes, and its validation accuracy."""
     test, head = graph.labeled_in("test"), model.fitted.method.head
     truth, proba = head.labels(graph)[test].numpy(), model.predict_proba()[test]
     return {

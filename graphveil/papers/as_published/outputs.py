@@ -56,7 +56,6 @@ class Results:
 
     @property
     def plotted(self) -> tuple[Point, ...]:
-        """The points of the figures: of one metric, or of each one."""
         if not self.target.plots_all_metrics:
             return self.points
         metrics = self.target.metrics
@@ -294,8 +293,6 @@ def _table_of_differences(target: ReproductionTarget, comparisons: Sequence[Pair
 
 
 def _figure(target: ReproductionTarget, point: Point) -> str:
-    """Return a point's mean and interval, or that it was rejected."""
-
     def number(value: float) -> str:
         if target.percent:
             return f"{target.scale * value:.1f}"

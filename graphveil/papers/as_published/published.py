@@ -93,7 +93,6 @@ class ExactSelection(CheckpointSelection):
 
 
 def record_training(model: NetworkKeywords, privacy_config: PrivacyConfig, method: str) -> TrainingConfig:
-    """Return the training configuration under node-level units, with the defaults of GAP's reference."""
     if model.selection == "private" or privacy_config.private_metrics:
         raise ConfigError(
             f"{method} selects models without privacy, as the paper does, so selection and private_metrics "
@@ -107,13 +106,11 @@ def record_training(model: NetworkKeywords, privacy_config: PrivacyConfig, metho
 
 
 def equal_queries(record_plan: RecordPlan, multiplier: float) -> tuple[Query, ...]:
-    """Return the queries in which each hop has the trainings' noise multiplier."""
     scale = math.sqrt(record_plan.hops) * record_plan.unit.change / multiplier
     return replace(record_plan, multiplier=multiplier).queries(scale)
 
 
 def renyi_plan(privacy_config: PrivacyConfig, record_plan: RecordPlan, sizes: PublicSizes) -> ReleasePlan:
-    """Return the queries of records by the paper's accounting."""
     unit, delta = privacy_config.unit, privacy_config.delta_for(sizes.nodes)
     require_delta(delta, "DPSGDQuery")
 

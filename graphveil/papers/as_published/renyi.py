@@ -59,8 +59,6 @@ def multiplier_of(
 
 
 def _multiplier_for_epsilon(epsilon: float, delta: float, bound: Callable[[float], float]) -> float:
-    """Return the multiplier at which a falling bound equals epsilon."""
-
     def excess(multiplier: float) -> float:
         return bound(multiplier) - epsilon
 

@@ -75,7 +75,6 @@ class Point:
         return "above" if low > self.published.value + self.published.error else "agrees"
 
     def as_dict(self, scale: float) -> dict[str, Any]:
-        """Return the point as plain JSON, in the published unit."""
         dataset, panel, line, x = self.place
         ends, known = self.interval, self.published
         return {
@@ -99,7 +98,6 @@ class PairedComparison:
     """Difference of two lines at one place, over the seeds that both have.
 
     Args:
-        other: Name of the second line.
         gains: Difference of the two lines, run by run.
         p_value: P-value of a paired t-test, corrected for all comparisons of the target (Holm); None for a
             single run.
@@ -179,7 +177,6 @@ def is_chosen(point: Point, cell: ReproductionCell) -> bool:
 
 
 def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple[PairedComparison, ...]:
-    """Return the tested differences; p-values are corrected over all of them."""
     by_place, found = {point.place: point for point in points}, list[tuple[CellPlace, str, list[float]]]()
     p_values = list[float | None]()
     for place, point in by_place.items():

@@ -88,7 +88,6 @@ class SubgraphClippedSum(ClippedSum):
 
     @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
-        """Add these roots' clipped gradients at the current parameters to ``sums``."""
         if not len(index):
             return
         if self._clip_per == "row":

@@ -33,7 +33,6 @@ class TargetLine:
 
     Args:
         name: Name in tables; one name has one color.
-        panel: Part of the table or figure.
         method: A name of ``METHODS``, which paper mode replaces by the method as published; ``-`` for none.
         measure: Measure of a cell, a name of ``measures.MEASURES``.
         parameters: Constructor keywords in both modes.
@@ -71,7 +70,6 @@ class TargetLine:
     modes: tuple[Mode, ...] = MODES
 
     def keywords(self, mode: Mode, dataset: str) -> dict[str, Any]:
-        """Return the constructor keywords of a mode, without the keyword of the axis."""
         own = self.paper if mode == "paper" else self.strict
         return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
 
@@ -129,20 +127,16 @@ class ReproductionTarget:
 
     Args:
         source: The paper, with the number of the table or figure.
-        lines: Its rows or curves.
         axis: The varied quantity; None for a table of one column.
         stand_ins: For a dataset, the published one whose values are shown for comparison.
-        recipe: How data are prepared and split.
         metrics: Reported values of the measure, with their descriptions; the first one is
             plotted, and compared.
-        percent: Whether metrics are shares, and shown in percent.
         compared: Pairs of lines, by panel, whose difference is tested.
         deviations: Known differences from the paper's own run, in paper mode.
         remarks: Further notes, in any mode.
         needs: What is missing for the published data, and how to get it.
         minutes: Approximate duration with three runs and two jobs: complete in paper mode, quick there, and
             in strict mode.
-        plots_all_metrics: Whether the figure has a panel for each metric.
     """
 
     name: str
@@ -211,7 +205,6 @@ class ReproductionTarget:
                 yield f"{line.name}, {where}: {line.left_out}"
 
     def published_dataset(self, dataset: str) -> str | None:
-        """Return the published dataset whose values are shown for a dataset; None if none are."""
         known = {place[0] for place in self.published}
         if dataset in known:
             return dataset
