@@ -426,7 +426,6 @@ def _whole(values: Any, name: str) -> Ids:
 
 
 def _edges_by_source(graph: Graph, nodes: int) -> tuple[Ids, Ids]:
-    """Return each node's out-neighbors, and where they start."""
     if not isinstance(graph, Graph) or graph.num_nodes != nodes:
         raise ConfigError(f"exclude must be a Graph with the {nodes} nodes of the fitted graph.")
     sources, targets = graph.edge_index().numpy().astype(np.int64)

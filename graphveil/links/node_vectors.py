@@ -49,7 +49,6 @@ def node_vectors(view: Graph, dim: int, rng: np.random.Generator) -> Tensor:
 
 
 def vector_width(view: Graph, dim: int) -> int:
-    """Return the number of columns of ``node_vectors``."""
     x = _features(view)
     columns = int((_one_hot(view) if x is None else x).shape[1])
     return columns if columns <= dim else min(dim, view.num_nodes)
@@ -73,7 +72,6 @@ def _one_hot(view: Graph) -> Floats:
 
 
 def _columns(view: Graph) -> Any:
-    """Return weighted or standardized features, or one-hot labels if all nodes have the same features."""
     x = _features(view)
     if x is None:
         return _one_hot(view)

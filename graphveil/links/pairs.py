@@ -174,7 +174,6 @@ class LinkFolder:
 
 
 def find_link_folder(folder: Path | str) -> LinkFolder | None:
-    """Return the public folder of a model in a run folder, or the folder itself; None for other folders."""
     root = Path(folder)
     for path in (root, root / "release"):
         for kind in (LINKS, RECOMMENDER):

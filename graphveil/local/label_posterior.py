@@ -133,7 +133,6 @@ class PosteriorMethod(LocalMethod):
         return HeldOutFit(result, proba, mixture.held_out.exp())
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
-        """Return a fitted object without reports, which are not stored with a model."""
         return TrainedLabelPosterior(reports=None, method=self, version=None)
 
 

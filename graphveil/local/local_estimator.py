@@ -104,7 +104,6 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self.config
 
     def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return the mechanism that randomizes a vector of ``dim`` features."""
         mechanism = self._local_method.report_config.mechanism(dim)
         if mechanism is None:
             raise ConfigError(
@@ -433,7 +432,6 @@ def as_graph(
 
 
 def estimates_of(collector: Collector) -> FeatureEstimates:
-    """Return the estimated features of all nodes; a node without a report gets the middle of the range."""
     mechanism, reports, answered = collector.protocol.features, collector.reports(), collector.answered
     assert mechanism is not None and reports is not None
     if reports.indices is None:

@@ -372,7 +372,6 @@ def _trained_on_reports(prediction_state: PredictionState) -> Any:
 
 
 def _growth(cache: PredictionCache, view: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
-    """Return the growth steps since the last graph with stored reports, and these reports; else nothing."""
     pending = list[GrowthStep]()
     for step in reversed(view.adjacency.history):
         pending.insert(0, step)

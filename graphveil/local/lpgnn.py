@@ -352,7 +352,6 @@ class NetworkMethod(LocalMethod):
         return self.mixture(view, noisy, self.settings.prior, self.settings.posterior_steps)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLpgnn":
-        """Return the network with the stored parameters; reports are not stored with them."""
         parameters, method = dict(state), self
         if self.settings.x_steps == AUTO:
             steps = int(parameters.pop(_SELECTED_STEPS))

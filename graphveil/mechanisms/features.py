@@ -435,7 +435,6 @@ class FeatureMechanism(ABC):
 
 
 def distinct_rows(rows: Integers | None, count: int) -> Integers:
-    """Return the numbers of ``count`` records; reject duplicates."""
     if rows is None:
         return np.arange(count)
     if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):

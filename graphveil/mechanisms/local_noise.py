@@ -66,7 +66,6 @@ would reveal their difference. Use other row numbers (rows=), or a new LocalNois
         self._reserved = _NONE  # disjoint ranges of rows, first and last, ascending
 
     def reserve_rows(self, rows: Integers) -> None:
-        """Reserve the noise of rows, given by distinct numbers."""
         self._check_process()
         rows = np.sort(rows)
         breaks = np.flatnonzero(np.diff(rows) != 1)

@@ -71,7 +71,6 @@ def _logits(network: FeedForward, x: Features) -> Tensor:
 
 
 def _next_inputs(before: Tensor | None, logits: Tensor, counts: Tensor) -> Tensor:
-    """Return the inputs of the next network: logits and noisy counts of all stacks so far."""
     return torch.cat([*([] if before is None else [before]), logits, counts], dim=1)
 
 

@@ -63,7 +63,6 @@ class StepDistribution(Distribution):
 
     @classmethod
     def discrete(cls, atoms: Floats, masses: Floats) -> "StepDistribution":
-        """Return a distribution of single values only."""
         return cls(np.asarray(atoms, dtype=np.float64), np.asarray(masses), np.empty(0), np.empty(0))
 
     @property
@@ -131,7 +130,6 @@ class LaplaceDistribution(Distribution):
 
 
 def _largest(p: Floats, q: Floats) -> float:
-    """Return the largest log p / q over places where p is above zero."""
     possible = p > 0
     if not possible.any():
         return -math.inf
@@ -348,7 +346,6 @@ class PiecewiseFamily(ScalarMechanism):
 
     @property
     def bound(self) -> float:
-        """A = s (t + 1), the largest output."""
         return self._scale * (1 + 1 / self._t)
 
     @property

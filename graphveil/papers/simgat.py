@@ -207,7 +207,6 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
 
 
 def _joined(own: Matrix, similar: Matrix, part: slice, max_union_degree: int | None) -> Matrix:
-    """Return some rows of A_S, with ascending columns."""
     more = (similar[part] @ own).tocoo()
     first = own[part].tocoo()
     size = own.shape[0]

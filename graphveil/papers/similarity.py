@@ -97,7 +97,6 @@ class PublicEdges:
 
 
 def require_public_edges(edges: object) -> PublicEdges:
-    """Return public edges, and reject any other type."""
     if isinstance(edges, PublicEdges):
         return edges
     raise UnitError(
@@ -175,7 +174,6 @@ class _Steps:
         return self._sources[self._starts[current] + rng.integers(self.degrees[current])]
 
     def joined(self, target: Nodes, source: Nodes) -> npt.NDArray[np.bool_]:
-        """Return whether there is an edge from each source to its target."""
         pairs = target.astype(np.int64) * self._nodes + source
         place = np.searchsorted(self._pairs, pairs)
         found: npt.NDArray[np.bool_] = self._pairs[np.minimum(place, len(self._pairs) - 1)] == pairs
@@ -222,7 +220,6 @@ class Sentences:
     paths: Nodes
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield each walk up to its dead end."""
         for path in self.paths:
             yield path[path != ENDED].tolist()
 
@@ -489,7 +486,6 @@ class WalkSettings:
     def walk_vectors(
         self, walk: RandomWalk, edges: PublicEdges, streams: PublicStreams, *, dim: int, window: int
     ) -> Vectors:
-        """Return vectors of skip-gram on these walks, float32 (N, dim)."""
         return skip_gram(
             self.paths(walk, edges, streams),
             num_nodes=edges.num_nodes,

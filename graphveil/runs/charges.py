@@ -233,7 +233,6 @@ def _chosen(ledger: Ledger, name: str | None, unit: str) -> str:
 
 
 def account_under(ledger: DataSetLedger, unit: str) -> Account:
-    """Return the budget spent under one unit; zero, without a limit, if there is no account."""
     found = [one for one in ledger.accounts if one.unit == unit]
     return found[0] if found else Account(ledger.name, unit)
 
@@ -382,7 +381,6 @@ class EarlierPrediction:
 
     @property
     def people(self) -> Numbers | None:
-        """Hashed ids of the graph's nodes; None if it had no ids."""
         return np.load(self.ids_file, allow_pickle=False) if self.ids_file.is_file() else None
 
     def drop(self) -> None:

@@ -207,7 +207,6 @@ class Experiment:
         return self.prepared(self.read())
 
     def prepared(self, data: Any) -> Any:
-        """Return a graph with its public part, as its recipe prepares it; data of pairs stay as they are."""
         if self.pairs:
             return data
         graph, recipe = data, self._recipe

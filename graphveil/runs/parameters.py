@@ -305,7 +305,6 @@ def load_custom_code(text: str) -> Any:
 
 
 def _imported(file: Path) -> Any:
-    """Run a file as a separate module."""
     own = f"graphveil_own_{file.stem}"
     spec = importlib.util.spec_from_file_location(own, file)
     assert spec is not None and spec.loader is not None

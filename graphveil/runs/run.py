@@ -145,7 +145,6 @@ def _run(
     shared: Path | None,
     backend: "AggregationBackend | str | None",
 ) -> RunResult:
-    """Return the record of one run, from the folder if it was finished before."""
     from graphveil.local.local_estimator import LocalEstimator
 
     experiment = plan.experiment

@@ -93,7 +93,6 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """The configuration that the folder was opened with."""
         return self.internal / "config.lock.json"
 
     @property
@@ -121,7 +120,6 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has been published."""
         return self.release.is_dir() and self.metrics.is_file()
 
     def check(self, configuration: Mapping[str, Any], *, resume: bool) -> None:
@@ -239,7 +237,6 @@ class RunFolder:
         return self.work / f"run-{seed}"
 
     def staged(self, workspace: Path) -> dict[str, str]:
-        """Return the digest of every file that a workspace would publish."""
         return {
             f"{place.name}/{file.name}": _digest(file.read_bytes())
             for place in (self.per_node, self.release)

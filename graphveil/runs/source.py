@@ -198,7 +198,6 @@ class ListSource(Source):
 
     @property
     def words(self) -> str:
-        """Which rows of the table are items of a list."""
         from graphveil.data import tables
         from graphveil.data.interactions import RATING_NAMES
 
@@ -322,7 +321,6 @@ class PublicFlags:
             )
 
     def part(self, graph: "Graph", files: TableFiles, *, seed: int) -> "PublicPart | None":
-        """Return the public part of a graph as it was read; None without any of these flags."""
         from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
         from graphveil.data.graph_files import read_edges
         from graphveil.perturb import public_edges_outside, sample_public_edges

@@ -95,7 +95,6 @@ def _plan_cell(
 
 
 def _is_charged(plan: Preview) -> bool:
-    """Whether a cell queries protected data."""
     return plan.guarantee.releases > 0 and plan.guarantee.unit != NoUnit.name
 
 

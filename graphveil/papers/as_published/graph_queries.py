@@ -63,7 +63,6 @@ class ReplacedNodePairs:
 
     @property
     def selected(self) -> float:
-        """The probability that a node pair is replaced."""
         return 2 * EdgeRandomizedResponse(self.epsilon).flip
 
     def draw(self, stream: RowStream, edges: Integers, slots: int) -> Integers:
@@ -123,7 +122,6 @@ def uniforms(stream: RowStream, start: int, stop: int) -> Floats:
 
 
 def laplace(uniform: Floats, epsilon: float) -> Floats:
-    """Return the quantiles of Laplace noise of scale 1 / eps."""
     half = uniform - 0.5
     noise: Floats = -np.sign(half) * np.log1p(-2 * np.abs(half)) / epsilon
     return noise
@@ -287,7 +285,6 @@ class PerturbedRows(BlockWork):
     key: bytes
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return noisy node pairs; each depends on its own edge alone."""
         own, _, _ = self.domain.pairs_in_block(edges)
         parts = [
             self._drawn(own, place, max(edges.start, first), min(edges.stop, first + self.chunk))

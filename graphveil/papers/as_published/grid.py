@@ -88,7 +88,6 @@ class ReproductionGrid:
 
 
 def _measure_timed(work: Work, _: OnProgress, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
-    """Measure a cell in a folder of its own, and its processor time."""
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()
     make_folder(paths.cache, private=True)

@@ -26,7 +26,6 @@ def principal_axes(public: Floats, outputs: int) -> Map:
 
 
 def image_encoder(public: Floats, side: int, outputs: int, *, seed: int = 0, epochs: int = 30) -> Map:
-    """Return the convolutional encoder of an autoencoder that is trained on public images."""
     streams = PublicStreams(seed)
     generator = streams.torch("encoder")
     encoder = _down_convolution(outputs, side, generator)

@@ -361,7 +361,6 @@ def mean_auc(truth: Labels, proba: npt.NDArray[np.float64]) -> float:
 
 
 def _present(truth: Labels) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """Yield the labels that occur, each with the nodes that have it."""
     numbers = np.unique(truth) if truth.ndim == 1 else np.flatnonzero(truth.any(axis=0))
     return ((int(number), _of(truth, number)) for number in numbers)
 

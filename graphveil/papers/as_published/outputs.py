@@ -104,8 +104,6 @@ class Results:
         return [folder / name for name in content]
 
     def csv(self) -> str:
-        """Return every run, including those of settings that were not chosen."""
-
         def text_of(value: object) -> str:
             if value is None:
                 return ""
@@ -207,7 +205,6 @@ class ReportTable:
 
     @property
     def filled(self) -> "ReportTable":
-        """The table without text columns that are empty in every row."""
         blank = {place for place in range(self.words) if not any(row[place] for row in self.rows)}
         head, *rows = (
             tuple(cell for place, cell in enumerate(row) if place not in blank)
@@ -259,7 +256,6 @@ def _table_of_rows(
 def _table_over_axis(
     target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
 ) -> ReportTable:
-    """Return a table with one place per column, and published values below each line."""
     xs = sorted({point.place[3] for point in points if point.place[3] is not None})
     rows = []
     for name in dict.fromkeys(point.place[2] for point in points):

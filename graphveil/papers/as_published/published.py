@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 
 def rebuilt(value: Any, kind: type[T], **changed: Any) -> T:
-    """Return a dataclass with the fields of another one that has them all."""
     kept = {part.name: getattr(value, part.name) for part in fields(value)}
     return kind(**{**kept, **changed})
 

@@ -114,7 +114,6 @@ class PairedComparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is significant, at the level of 5 % for all comparisons together."""
         return self.p_value is not None and self.p_value < LEVEL
 
     def as_dict(self, scale: float) -> dict[str, Any]:

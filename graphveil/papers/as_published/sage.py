@@ -254,7 +254,6 @@ class TrainedNodeLevelSAGE(TrainedModel):
     network: torch.nn.Module
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Raise an error: other graphs are not predicted."""
         raise NotImplementedGuaranteeError(
             f"{self.name} under unit 'node-record' predicts the training graph only. Use method 'gap' "
             "to predict other graphs."

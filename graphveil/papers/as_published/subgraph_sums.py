@@ -239,7 +239,6 @@ def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _normalization_backward(unit: Tensor, norm: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient by vectors from the gradient by L2-normalized vectors."""
     return (gradient - unit * (unit * gradient).sum(dim=-1, keepdim=True)) / norm
 
 

@@ -177,14 +177,12 @@ class ReproductionTarget:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes of the target, the default one first."""
         return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
 
     def lines_in(self, mode: Mode) -> tuple[TargetLine, ...]:
         return tuple(line for line in self.lines if mode in line.modes)
 
     def places(self, line: TargetLine, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
-        """Return the places of a line on the axis, on a dataset; one None without an axis."""
         if self.axis is None or line.level:
             return (None,)
         shown = self.axis.quick if quick else self.axis.values
@@ -319,7 +317,6 @@ class ReproductionCell:
 
     @property
     def place(self) -> tuple[str, str, str, float | None]:
-        """Key of its result: dataset, panel, line, point on the axis."""
         return self.work.dataset, self.panel, self.line, self.x
 
 
