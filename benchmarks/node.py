@@ -11,7 +11,8 @@ the splits, its standard error, and the paired difference to the baseline, the t
 
 Without ``--out``: Berkeley13 from ``$GRAPHVEIL_DATA``, one row per method and mode. Strict GAP has D = 1.
 Methods as published have D = 100, recipe ``gap`` without isolated nodes, and the epoch with the best
-validation accuracy (SAGE: the last one). The reference is the paper's public code on the same graph, three runs.
+validation accuracy (SAGE: the last one). The reference is the paper's public code on the same graph, three
+runs.
 
 ``--timing`` prints CPU seconds of a whole run after imports, minimum of five, on one thread: calibration,
 encoder, hops, classifier, predictions.
