@@ -96,12 +96,12 @@ def train(
         graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1
         graphveil train gnn --module sage --dataset synthetic/demo --unit node-record --epsilon 8
     """
-    if method not in METHODS:  # which finds methods as published that it does not list
-        checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
     ratings: dict[str, Any] = {} if items is None else {"rating": rating, "min_rating": min_rating}
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
     if module is not None:
-        keywords["module"] = load_custom_module(module)
+        keywords["module"] = load_custom_module(module)  # may register METHOD
+    if method not in METHODS:  # which finds methods as published that it does not list
+        checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
     if data.task == REGRESSION:
         keywords["task"] = REGRESSION
     unlabeled = method in LINK_METHODS and data.label is None
