@@ -50,7 +50,14 @@ class Replay:
         release._position += 1
         self.groups, plan, ledger = release._public.groups, zero_noise_plan(unit, (query,)), MemoryLedger()
         private = release._private
-        alone = Release.open(plan, private._adjacency, self.groups, budget=ledger, backend=private._backend)
+        alone = Release.open(
+            plan,
+            private._adjacency,
+            self.groups,
+            budget=ledger,
+            backend=private._backend,
+            first_row=private._first_row,
+        )
         answer = shipped(alone, data)
         self.queried.append(tuple(vars(data).values()))
         self.queries.append(query)

@@ -32,7 +32,7 @@ PRIVATE = {"gap": ALL["gap"]}
 
 
 def build(method: str, **changes: Any) -> Estimator:
-    return METHODS[method](**{"seed": 0, **ALL[method], **changes})
+    return METHODS[method](**{"seed": 0, **ALL[method.removesuffix("-paper")], **changes})
 
 
 @pytest.fixture(params=ALL)
