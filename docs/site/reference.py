@@ -203,7 +203,12 @@ def public(group: str) -> list[tuple[str, str]]:
     """Return public names of a module, each with the place of its definition."""
     module_name, _, names = group.partition(": ")
     module = importlib.import_module(module_name)
-    chosen = sorted(module.__all__) if names == "*" else names.split()
+    exported = getattr(module, "__all__", None) or [
+        name
+        for name, one in vars(module).items()
+        if name[0] != "_" and not (inspect.isroutine(one) and not one.__module__.startswith("graphveil"))
+    ]
+    chosen = sorted(exported) if names == "*" else names.split()
     found = []
     for name in chosen:
         value = getattr(module, name)
