@@ -43,8 +43,8 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def state_of(model: Estimator) -> dict[str, torch.Tensor]:
-    """Return the trained weights."""
-    return model.fitted.trained.state()
+    """Return the trained weights by name, which files do not store in the order of the fit."""
+    return dict(sorted(model.fitted.trained.state().items()))
 
 
 @pytest.fixture(scope="module")

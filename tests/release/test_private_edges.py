@@ -26,7 +26,7 @@ READERS = {  # by part and file
     "attacks/pairs.py": "in the clear, internal",
     "attacks/linkteller.py": "in the clear, internal",
     "audit/canaries.py": "made graphs, or the owner's own: internal",
-    "audit/fidelity/structure.py": "in the clear, internal",
+    "audit/fidelity.py": "in the clear, internal",
     "papers/as_published/measures.py": "in the clear, published data",
     "papers/similarity.py": "public edges",
     "local/posterior_mixture.py": "public edges",

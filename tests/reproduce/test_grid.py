@@ -114,7 +114,7 @@ def test_rejected_configuration_is_a_result_with_its_reason(tmp_path: Path) -> N
     grid = grid_in(tmp_path, "strict", runs=1)
     results = Results(SMALL, grid.run_options, grid.run())
     (why,) = results.rejections
-    assert "reproduces the paper" in why and results.rejections[why] == ["SAGE-NDP"]
+    assert "supports unit 'none' only" in why and results.rejections[why] == ["SAGE-NDP"]
     verdicts = {point.place[2]: point.verdict(100) for point in results.points}
     assert verdicts["SAGE-NDP"] == "rejected"
     endless = {point["line"]: point["ours"] for point in results.verdict()["points"] if point["x"] == "inf"}

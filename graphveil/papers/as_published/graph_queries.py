@@ -344,7 +344,7 @@ class SeededResponseQuery(BoundedQuery):
     def noise(self) -> tuple[float, ...]:
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
-    @forms_private_sum("SeededResponseQuery", note="in paper mode only, no valid guarantee")
+    @forms_private_sum("SeededResponseQuery", note="no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         edges = exact_node_pairs(private, data.domain)
         return torch.from_numpy(
@@ -386,7 +386,7 @@ class SeededTotalQuery(BoundedQuery):
         """Standard deviation of the noise in edges, before truncation."""
         return (2**0.5 / self.epsilon,)
 
-    @forms_private_sum("SeededTotalQuery", note="in paper mode only, no valid guarantee")
+    @forms_private_sum("SeededTotalQuery", note="no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         exact = len(exact_node_pairs(private, data.domain))
         return torch.tensor(
@@ -419,7 +419,7 @@ class SeededCellsQuery(BoundedQuery):
     def noise(self) -> tuple[float, ...]:
         return (2**0.5 / self.epsilon,)
 
-    @forms_private_sum("SeededCellsQuery", note="in paper mode only, no valid guarantee")
+    @forms_private_sum("SeededCellsQuery", note="no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         slots, number = data.domain.slots.total, int(data.number)
         wanted = min(number if number > 0 else max(0, slots + number), self.most)
