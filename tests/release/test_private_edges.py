@@ -15,14 +15,13 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 17
+MOST_READERS = 16
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/message_passing.py": "unit none, or public edges",
     "papers/as_published/edge_samples.py": "no valid guarantee",
     "papers/as_published/subgraph_sums.py": "no valid guarantee",
-    "propagation/linear.py": "public edges",
     "attacks/pairs.py": "in the clear, internal",
     "attacks/linkteller.py": "in the clear, internal",
     "audit/canaries.py": "made graphs, or the owner's own: internal",
