@@ -47,7 +47,7 @@ from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of,
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
-from graphveil.estimators.method import FitResult, FittedGraphModel, Method, PreparedFit, State
+from graphveil.estimators.method import FitPreview, FitResult, FittedGraphModel, Method, PreparedFit, State
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import OnProgress, Session
@@ -284,6 +284,23 @@ class Recommender(PairModel):
         bound = replace(self._build_method(), item_ids=table.item_ids)
         ready = bound.prepare(table.graph, FeatureScaling())
         return replace(ready, method=self.config, graph=table)
+
+    def preview(self, table: Interactions) -> FitPreview:
+        """Return plan, guarantee and outputs of a fit, as ``prepare(table).preview``.
+
+        Args:
+            table: Table to fit.
+
+        Returns:
+            Query plan, guarantee, and a description of each output.
+
+        Raises:
+            GraphError, ConfigError: As ``prepare``.
+
+        Privacy:
+            Reads: public sizes. Charges: nothing.
+        """
+        return super().preview(table)
 
     def fit(
         self,
