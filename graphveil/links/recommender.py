@@ -26,6 +26,7 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.threads import one_thread
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan, calibrate_plan
@@ -302,6 +303,7 @@ class Recommender(PairModel):
         """
         return super().preview(table)
 
+    @partial(checked, skip=("table", "workspace"))  # checked inside
     def fit(
         self,
         table: Interactions | PreparedFit,
