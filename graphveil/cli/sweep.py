@@ -79,7 +79,8 @@ def sweep(
     source = data.graph_source(to_predict=linked and data.label is None, items=items)
     # Before anything heavy is imported. A finished sweep is shown again without its tables.
     if not resume and not linked:
-        source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
+        private = any(name.startswith(HETERO) for name in names)
+        source.inspect_tables(unit=privacy.unit, private_records=private)
     # Flags that only some methods have are settings of one value; the others apply to all methods.
     parameters = privacy.keywords()
     if "delta" in parameters:
