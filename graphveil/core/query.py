@@ -218,8 +218,8 @@ class GaussianQuery(Query):
     grid_bits: int
 
     def event(self, unit: Unit) -> Event:
-        """Return mu = sensitivity / sigma; queries whose cost depends on groups override it."""
-        return Gaussian(self.sensitivity(unit) / self.noise[0])
+        """Return mu = sensitivity / the least sigma; a query whose cost depends on groups overrides it."""
+        return Gaussian(self.sensitivity(unit) / min(self.noise))
 
     @property
     def noise(self) -> tuple[float, ...]:

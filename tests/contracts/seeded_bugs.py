@@ -267,8 +267,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.query:GaussianQuery.event",
-                "self.sensitivity(unit) / self.noise[0]",
-                "self.sensitivity(unit) / self.noise[0] / 2",
+                "self.sensitivity(unit) / min(self.noise)",
+                "self.sensitivity(unit) / min(self.noise) / 2",
             )
         ],
         test="tests/links/test_link_predictor.py::test_known_pair_is_found_no_better_than_the_guarantee_allows",

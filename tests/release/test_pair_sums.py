@@ -51,6 +51,14 @@ def answer(plan: ReleasePlan, edges: Adjacency, data: QueryData[torch.Tensor]) -
 
 
 @UNITS
+def test_a_query_with_two_noise_scales_would_be_charged_by_the_smaller_one(unit: Unit) -> None:
+    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    expected = query.event(unit)
+    object.__setattr__(query, "sigma", (8.0, 2.0))  # no query of the package has two
+    assert query.event(unit) == expected
+
+
+@UNITS
 def test_sums_are_over_distinct_edges_that_are_not_held_out(unit: Unit) -> None:
     edges, distinct = edges_of(unit)
     query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
