@@ -240,7 +240,10 @@ class Model(ABC):
         )
 
     def _bound_params(self) -> dict[str, Any]:
-        """Return the keywords that noise of private training is bound to; the text is older than some."""
+        """Return the keywords that the noise of private training is bound to.
+
+        ``mode`` is no keyword any more. It stays here, so that a seed gives the results that it gave before.
+        """
         return {"mode": "strict", **self.recorded_params()}
 
     # -- results -------------------------------------------------------------------------------------------
