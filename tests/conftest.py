@@ -6,6 +6,7 @@ Properties are tried on the same cases each time, so that a failure is one that 
 for new ones: ``pytest --hypothesis-profile=search``.
 """
 
+import gc
 import itertools
 import os
 import shutil
@@ -17,17 +18,22 @@ from typing import Any
 import pytest
 from command import Files, Invoke, Progress, calling
 from hypothesis import settings
+from quick_charts import QuickCharts
 from seeded_noise import SeededSecrets
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.disable()  # while tests are collected, which all stay
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # a commit to a disk takes 40 ms
 settings.register_profile("graphveil", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphveil")
 
 
-SECRETS = SeededSecrets()
+SECRETS, CHARTS = SeededSecrets(), QuickCharts()
 MOST_WORKERS = 4  # each imports all of torch
 
 
@@ -49,12 +55,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Seed the noise of tests, after all test modules have set what must be set before imports."""
     SECRETS.install()
+    CHARTS.install()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Give each test noise of its own that is the same in each run."""
-    with SECRETS.seeded(None if item.get_closest_marker("system_noise") else item.nodeid):
+    """Give each test noise of its own that is the same in each run, and charts where it looks at them."""
+    seed = None if item.get_closest_marker("system_noise") else item.nodeid
+    with SECRETS.seeded(seed), CHARTS.drawn(item.get_closest_marker("drawn_charts") is not None):
         return (yield)
 
 

@@ -110,6 +110,7 @@ def test_every_page_is_in_the_navigation() -> None:
 # -- generated parts ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn_charts
 def test_pictures_are_current() -> None:
     for name, text in loaded(DOCS / "pictures" / "draw.py").pictures().items():
         assert (DOCS / "pictures" / name).read_text("utf-8") == text, f"run docs/pictures/draw.py for {name}"

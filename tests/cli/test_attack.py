@@ -19,6 +19,7 @@ def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
         yield folder / "here" / "run"
 
 
+@pytest.mark.drawn_charts
 def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     done = invoke("attack linkteller", run, "--count", 40)
     assert done.code == 0, done.err

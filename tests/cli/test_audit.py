@@ -27,6 +27,7 @@ def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
         yield folder / "here" / "run"
 
 
+@pytest.mark.drawn_charts
 def test_a_valid_run_is_certified_without_violations(invoke: Invoke, run: Path) -> None:
     done = invoke("audit", run, "--pairs", 40)
     assert done.code == 0, done.err
@@ -61,6 +62,7 @@ def test_a_run_with_unit_edge_subset_is_audited(invoke: Invoke, files: Files, tm
     assert reported["part"] == "features" and 0.5 < reported["epsilon_at_least"] / reported["claimed"] <= 1
 
 
+@pytest.mark.drawn_charts
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
     from graphveil.publish.charts import Bar, audit_chart, inline_svg
 

@@ -80,7 +80,7 @@ def place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
     plain = url.replace("+psycopg", "")
     with psycopg.connect(plain, autocommit=True) as line:
         line.execute(f"CREATE SCHEMA {schema}")
-    yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{schema}"
+    yield f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{schema}%20-csynchronous_commit%3Doff"
     with psycopg.connect(plain, autocommit=True) as line:
         line.execute(f"DROP SCHEMA {schema} CASCADE")
 

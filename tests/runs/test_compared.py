@@ -14,6 +14,7 @@ from graphveil.publish.reports import compared_page
 from graphveil.publish.results import FinishedRun, interval
 from graphveil.runs.run_folder import read_finished_run
 
+pytestmark = pytest.mark.drawn_charts
 TODAY = date(2026, 1, 2)
 # Posts what a test checks of its layout.
 PROBE = """<script>window.onload = () => {

@@ -13,6 +13,7 @@ from graphveil.privacy import Guarantee
 from graphveil.publish.charts import PlotLine, inline_svg, line_chart
 from graphveil.publish.reports import ComplianceReport, _attack_curve, report_page
 
+pytestmark = pytest.mark.drawn_charts
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "br"}
 

@@ -365,6 +365,7 @@ def test_a_folder_of_another_sweep_is_rejected_and_nothing_is_spent(graph: Graph
     assert len(ledger_of(graph.edge_set)) == charged
 
 
+@pytest.mark.drawn_charts
 def test_the_figure_has_every_series_its_intervals_and_levels() -> None:
     three, two = Summary.from_values([0.7, 0.8, 0.9]), Summary.from_values([0.7, 0.8])
     series = [
@@ -393,6 +394,7 @@ def test_the_figure_has_every_series_its_intervals_and_levels() -> None:
     assert not has_epsilon([Series.from_points("mlp", [(None, three)]), series[2]])
 
 
+@pytest.mark.drawn_charts
 def test_the_figure_has_the_same_bytes_each_time() -> None:
     three = Summary.from_values([0.7, 0.8, 0.9])
     series = [Series.from_points(f"gap (a) \\ größe {k}", [(4.0, three), (0.5, three)]) for k in range(9)]
