@@ -5,15 +5,23 @@ models, weighted by the likelihood of held-out LDP reports.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
+from graphveil.core.unit import (
+    DirectedEdge,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
+    NoUnit,
+    UndirectedEdge,
+)
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
@@ -35,6 +43,7 @@ from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import MIXED_EDGES, Rejections
 from graphveil.estimators.sage import SAGE
 from graphveil.estimators.session import Session
 from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod, TrainedLabelPosterior
@@ -330,7 +339,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
     """
 
     method: ClassVar[str] = "auto"
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = MIXED_EDGES
     scales_features: ClassVar[bool] = True  # except under local-attributes
 
     missing_labels: float = 0.0
@@ -395,25 +404,39 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
                 )
 
     def _build_method(self) -> Choice | LocalMethod:
-        config, unit = self.privacy_config, self.privacy_config.unit
-        if isinstance(unit, LocalAttributes):
-            return self._build_local()
+        build: dict[str, Callable[[], Choice | LocalMethod]] = {
+            UndirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
+            DirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
+            NodeRecord.name: self._by_out_degree,
+            NodeBoundedDegree.name: self._without_graph,
+            LocalAttributes.name: self._by_reports,
+            NoUnit.name: partial(self._by_validation, GCN, SAGE, GAT, MLP),
+        }
+        return build[self.protected_unit.name]()
+
+    def _by_validation(self, *kinds: type[Estimator]) -> ValidationChoice:
+        return ValidationChoice(
+            name=self.method, privacy_config=self.privacy_config, options=self._options(*kinds)
+        )
+
+    def _by_out_degree(self) -> OutDegreeChoice:
+        options = self._options(MLP) | self._options(ClassCode, read_own_edges=True)
+        return OutDegreeChoice(name=self.method, privacy_config=self.privacy_config, options=options)
+
+    def _without_graph(self) -> PublicChoice:
+        return PublicChoice(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            options=self._options(MLP),
+            reason="noise for all edges of a node exceeds their signal",
+        )
+
+    def _options(self, *kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
         common = {part.name for part in fields(Estimator) if part.init}
         shared = {name: value for name, value in self.get_params().items() if name in common}
+        return {kind.method: kind(**shared, **keywords).config for kind in kinds}
 
-        def options(*kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
-            return {kind.method: kind(**shared, **keywords).config for kind in kinds}
-
-        if isinstance(unit, NodeRecord):
-            candidates = {**options(MLP), **options(ClassCode, read_own_edges=True)}
-            return OutDegreeChoice(name=self.method, privacy_config=config, options=candidates)
-        if isinstance(unit, NodeBoundedDegree):
-            reason = "noise for all edges of a node exceeds their signal"
-            return PublicChoice(name=self.method, privacy_config=config, options=options(MLP), reason=reason)
-        kinds = (ClassCode, MLP) if config.protects else (GCN, SAGE, GAT, MLP)
-        return ValidationChoice(name=self.method, privacy_config=config, options=options(*kinds))
-
-    def _build_local(self) -> LocalMethod:
+    def _by_reports(self) -> LocalMethod:
         checks.within(0, 0.99, missing_labels=self.missing_labels)
         given = self.method_keywords()
         models: dict[str, Estimator] = {

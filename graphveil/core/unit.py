@@ -7,25 +7,40 @@ Docs: ``docs/privacy/proofs/sensitivity.md``.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from graphveil._util import checks
 from graphveil._util.checks import checked, suggestion
 from graphveil.core.events import Relation
 from graphveil.errors import UnitError
 
+Level = Literal["edge", "node", "local", "none"]
+
 
 @dataclass(frozen=True)
 class Unit(ABC):
     """Privacy unit: what may differ between two neighboring graphs of the same shape.
 
-    Rows are never added or removed.
+    Rows are never added or removed. The level of a unit says what is protected: single edges, the records of
+    nodes with their edges, the records that clients randomize, or nothing. Properties of a unit are here.
+    Everything else looks up tables by the name or the level of a unit.
     """
 
     name: ClassVar[str]
+    level: ClassVar[Level]
+    keywords: ClassVar[frozenset[str]] = frozenset()  # of models, without effect under other units
     delta_cap: ClassVar[float]
     covers: ClassVar[str]
     not_covered: ClassVar[str]
+
+    @property
+    def protects_edges(self) -> bool:
+        return self.level in ("edge", "node")
+
+    @property
+    def protects_records(self) -> bool:
+        """Whether features, labels and targets are protected."""
+        return self.level in ("node", "local")
 
     @abstractmethod
     def pair_sensitivity(self, forward: float, backward: float) -> float:
@@ -54,6 +69,7 @@ class UndirectedEdge(Unit):
     """
 
     name: ClassVar[str] = "undirected-edge"
+    level: ClassVar[Level] = "edge"
     delta_cap: ClassVar[float] = 1e-7
     covers: ClassVar[str] = "the presence of any one undirected edge"
     not_covered: ClassVar[str] = "who is in the data, features, labels, splits"
@@ -72,6 +88,7 @@ class DirectedEdge(Unit):
     """
 
     name: ClassVar[str] = "directed-edge"
+    level: ClassVar[Level] = "edge"
     delta_cap: ClassVar[float] = 1e-7
     covers: ClassVar[str] = "the presence of any one stored directed edge"
     not_covered: ClassVar[str] = "who is in the data, features, labels, splits; a mutual edge counts twice"
@@ -93,6 +110,8 @@ class NodeUnit(Unit):
             record.
     """
 
+    level: ClassVar[Level] = "node"
+    keywords: ClassVar[frozenset[str]] = frozenset({"replace_one", "private_metrics"})
     delta_cap: ClassVar[float] = 1e-5
 
     replace_one: bool = field(default=False, kw_only=True)
@@ -122,6 +141,7 @@ class NodeRecord(NodeUnit):
     """
 
     name: ClassVar[str] = "node-record"
+    keywords: ClassVar[frozenset[str]] = NodeUnit.keywords | {"out_degree_bound"}
     covers: ClassVar[str] = "the record of any one node: features, label and the edges that it declares"
     not_covered: ClassVar[str] = (
         "who is in the data, the split, edges that others declare towards the node, and the node's own "
@@ -156,6 +176,7 @@ class NodeBoundedDegree(NodeUnit):
     """
 
     name: ClassVar[str] = "node-bounded-degree"
+    keywords: ClassVar[frozenset[str]] = NodeUnit.keywords | {"max_degree"}
     covers: ClassVar[str] = (
         "any one node with all its edges, features and label, while the assumption about degrees is true"
     )
@@ -184,6 +205,7 @@ aggregation, so sums of LDP reports need no further noise
     """
 
     name: ClassVar[str] = "local-attributes"
+    level: ClassVar[Level] = "local"
     delta_cap: ClassVar[float] = 1e-10
     covers: ClassVar[str] = "each node's own features and label, randomized before they leave the node"
     not_covered: ClassVar[str] = (
@@ -211,6 +233,7 @@ neighbors mix public and private edges. Use unit 'undirected-edge' for sums.
     """
 
     name: ClassVar[str] = "edge-subset"
+    level: ClassVar[Level] = "edge"
     delta_cap: ClassVar[float] = 1e-7
     covers: ClassVar[str] = "the presence of any one edge between listed nodes that is not a public edge"
     not_covered: ClassVar[str] = (
@@ -230,6 +253,7 @@ class NoUnit(Unit):
     """No protection at all: the non-private reference."""
 
     name: ClassVar[str] = "none"
+    level: ClassVar[Level] = "none"
     delta_cap: ClassVar[float] = 1.0
     covers: ClassVar[str] = "nothing"
     not_covered: ClassVar[str] = "everything"

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.features import ProtectedRows
-from graphveil.core.unit import LocalAttributes, NodeRecord, NodeUnit, NoUnit, Unit
+from graphveil.core.unit import LocalAttributes, NodeRecord, Unit
 from graphveil.errors import ProtectedDataError
 
 G = TypeVar("G")
@@ -108,12 +108,12 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
     Privacy:
         Reads and charges: nothing.
     """
-    if isinstance(unit, NoUnit):
+    if unit.level == "none":
         return graph
     seen: Any = copy.copy(graph)  # whose fields are checked
-    if not (isinstance(unit, LocalAttributes) or seen.adjacency.edge_set.released):
+    if unit.protects_edges and not seen.adjacency.edge_set.released:
         object.__setattr__(seen, "adjacency", ProtectedEdges(seen.adjacency, unit.name))
-    for name in ("x", *LABEL_FIELDS) if isinstance(unit, NodeUnit | LocalAttributes) else ():
+    for name in ("x", *LABEL_FIELDS) if unit.protects_records else ():
         rows = getattr(seen, name)
         if rows is not None and name not in public and not isinstance(rows, ProtectedRows):
             object.__setattr__(seen, name, ProtectedRows(rows, unit.name))

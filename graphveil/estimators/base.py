@@ -5,7 +5,7 @@ a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from graphveil.core.backends import AggregationBackend, backend_for, check_backe
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import LocalAttributes, NodeUnit, parse_unit
+from graphveil.core.unit import Level, parse_unit
 from graphveil.data import Graph
 from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.data.graph import NO_FOLDS
@@ -34,6 +34,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
     FeatureScalingMode,
+    Range,
     aligned,
     learnable,
     numeric_columns,
@@ -59,7 +60,16 @@ from graphveil.estimators.objective import (
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
-from graphveil.estimators.requirements import as_graph, check_config, check_encoding, column_names
+from graphveil.estimators.requirements import (
+    EXACT_RECORDS,
+    MIXED_EDGES,
+    RECORDS_WITHOUT_NOISE,
+    Rejections,
+    as_graph,
+    check_config,
+    check_encoding,
+    column_names,
+)
 from graphveil.estimators.session import OnProgress, Session, no_progress
 from graphveil.privacy import Guarantee
 from graphveil.training import EpochRecord
@@ -79,6 +89,20 @@ from graphveil.training.metrics import (
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 _checked = partial(checked, skip=("graph", "workspace", "cache", "folder", "per_node"))  # checked inside
+
+
+def _scaled_by_features(view: Graph, ranges: dict[int, Range] | None) -> FeatureScaling:
+    return FeatureScaling.from_public_features(view.x, ranges)
+
+
+_SCALINGS: dict[Level, Callable[[Graph, dict[int, Range] | None], FeatureScaling]] = {
+    "edge": _scaled_by_features,
+    "node": lambda view, ranges: FeatureScaling.from_public_ranges(
+        ranges or {}, dense=view.has_dense_features
+    ),
+    "local": lambda view, ranges: FeatureScaling(),
+    "none": _scaled_by_features,
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -139,7 +163,7 @@ class Estimator(Model):
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
     scales_features: ClassVar[bool] = True  # False if nodes perturb features in their own ranges
-    node_units: ClassVar[tuple[str, ...]] = ()  # node-level units that the method supports
+    rejections: ClassVar[Rejections] = EXACT_RECORDS | RECORDS_WITHOUT_NOISE | MIXED_EDGES
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
     deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
@@ -696,9 +720,10 @@ class Estimator(Model):
             return places[name]
         if classes != 2:
             return None
-        if not config.on_records:
-            # Under ``local-attributes`` the labels of evaluated nodes are the only ones that are known.
-            counted = kept if isinstance(config.unit, LocalAttributes) else labels != UNLABELED
+        # Under ``local-attributes`` the labels of evaluated nodes are the only ones that are known.
+        public = labels != UNLABELED
+        counted = {"edge": public, "none": public, "local": kept, "node": None}[config.unit.level]
+        if counted is not None:
             return rarer_class(labels[counted])
         if threshold is not None:
             raise ConfigError(
@@ -824,8 +849,8 @@ class Estimator(Model):
     # -- what a method defines -----------------------------------------------------------------------------
 
     def _check_config(self) -> None:
-        check_config(self, self.protected_unit)
         super()._check_config()
+        check_config(self, self.protected_unit)
         check_backend(self.backend)
 
     def _scaling(self, method: Method, graph: Graph) -> FeatureScaling:
@@ -836,18 +861,12 @@ class Estimator(Model):
             follows from ``feature_range`` and constants, and names the columns whose ranges the fit queries.
             Locally perturbed features are left as they are.
         """
-        on_records = isinstance(self.protected_unit, NodeUnit)
-        perturbed = method.protects_features and not on_records
-        if perturbed or not self.scales_features or self.feature_scaling == "none":
+        if not self.scales_features or self.feature_scaling == "none":
             return FeatureScaling()
         view = method.view(graph)
         ranges = ranges_of(self.feature_range, column_names(view), view.num_features)
-        scaling = (
-            FeatureScaling.from_public_ranges(ranges or {}, dense=view.has_dense_features)
-            if on_records
-            else FeatureScaling.from_public_features(view.x, ranges)
-        )
-        records = len(members(graph, "train")) if on_records and graph.has_split else 0
+        scaling = _SCALINGS[self.protected_unit.level](view, ranges)
+        records = len(members(graph, "train")) if graph.has_split else 0
         return replace(
             scaling, learned=self._learned_columns(numeric_columns(graph), records, graph.num_nodes)
         )
@@ -868,11 +887,6 @@ class Estimator(Model):
     def _misses_ranges(self, graph: Graph) -> bool:
         """Return whether columns may need ranges, by public facts: dense features, some of them numbers."""
         return graph.has_dense_features and bool(numeric_columns(graph)[0])
-
-    @property
-    def distinguishes_private_edges(self) -> bool:
-        """Whether the model distinguishes private from public edges, as unit ``edge-subset`` requires."""
-        return False
 
     @property
     def _task_head(self) -> TaskHead:

@@ -14,16 +14,23 @@ from graphveil._util import checks
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import DirectedEdge, EdgeSubset, NoUnit, UndirectedEdge, Unit, parse_unit
+from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit, Unit
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_local
+from graphveil.estimators.requirements import (
+    EDGE_LEVEL,
+    EXACT_RECORDS,
+    MIXED_EDGES,
+    NODE_LEVEL,
+    Rejections,
+    rejected,
+)
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.nn.message_passing import (
@@ -39,9 +46,29 @@ from graphveil.privacy import Guarantee
 from graphveil.training import TrainingSchedule
 from graphveil.training.heads import MULTICLASS, MULTILABEL, TaskHead
 
+_ON_EXACT_EDGES = {
+    **rejected(
+        "{method} reads the exact edges in every training step, so it supports unit 'none' only, but the "
+        "unit is {unit!r}. Use method 'classcode' or 'gap', or train on a perturbed graph with "
+        "perturb='edge-rr' (--perturb edge-rr).",
+        *EDGE_LEVEL,
+        *NODE_LEVEL,
+        error=NotImplementedGuaranteeError,
+    ),
+    **EXACT_RECORDS,
+    **MIXED_EDGES,
+}
+_ON_PERTURBED_EDGES = rejected(
+    "perturb={perturb!r} (--perturb) releases a perturbed graph, which needs a unit that protects edges, but "
+    f"the unit is {{unit!r}}. Use unit {', '.join(map(repr, EDGE_LEVEL[:-1]))} or {EDGE_LEVEL[-1]!r}.",
+    *NODE_LEVEL,
+    LocalAttributes.name,
+    NoUnit.name,
+)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FullGraphKeywords:
+class FullGraphKeywords(Estimator):
     """Keywords of the non-private reference models: full-batch training on the whole graph, on the CPU.
 
     They read the exact edges in every step, so a single noisy release does not cover them. Private units are
@@ -88,8 +115,18 @@ class FullGraphKeywords:
     max_edges: int | None = None
 
     @property
-    def distinguishes_private_edges(self) -> bool:
-        return self.perturb is not None
+    def _rejections(self) -> Rejections:
+        return _ON_EXACT_EDGES if self.perturb is None else _ON_PERTURBED_EDGES
+
+    def _check_config(self) -> None:
+        if self.perturb is not None:
+            parse_mechanism(self.perturb, self.mechanisms, epsilon=1.0)
+        elif self.max_edges is not None:
+            raise ConfigError(
+                "max_edges has an effect only if a perturbed graph is released. Name a mechanism with "
+                "perturb='edge-rr' (--perturb edge-rr), or omit max_edges."
+            )
+        super()._check_config()
 
 
 def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
@@ -252,33 +289,6 @@ class TrainedFullGraph(TrainedModel):
         return dict(self.network.state_dict())
 
 
-_UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
-
-
-def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
-    if given.perturb is None:
-        if given.max_edges is not None:
-            raise ConfigError(
-                "max_edges has an effect only if a perturbed graph is released. Name a mechanism with "
-                "perturb='edge-rr' (--perturb edge-rr), or omit max_edges."
-            )
-        if model.unit != NoUnit.name:
-            check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
-            raise NotImplementedGuaranteeError(
-                f"{model.method} reads the exact edges in every training step, so it supports unit 'none' "
-                f"only, but the unit is {model.unit!r}. Use method 'classcode' or 'gap', or train on a "
-                "perturbed graph with perturb='edge-rr' (--perturb edge-rr)."
-            )
-        return
-    parse_mechanism(given.perturb, given.mechanisms, epsilon=1.0)
-    if model.unit not in _UNITS:
-        raise UnitError(
-            f"perturb={given.perturb!r} (--perturb) releases a perturbed graph, which needs a unit "
-            f"that protects edges, but the unit is {model.unit!r}. Use unit "
-            f"{', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}."
-        )
-
-
 def build_full_graph_method(
     model: Estimator,
     given: FullGraphKeywords,
@@ -335,7 +345,7 @@ def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> Releas
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GCN(FullGraphKeywords, Estimator):
+class GCN(FullGraphKeywords):
     """Train a graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
 
     Every node gets a self-loop, and edges are normalized by the degrees of both ends:
@@ -370,10 +380,6 @@ class GCN(FullGraphKeywords, Estimator):
 
     multi_label: bool = False
 
-    def _check_config(self) -> None:
-        check_perturbed(self, self)
-        super()._check_config()
-
     def _build_method(self) -> Method:
         shape: NetworkArchitecture = GcnArchitecture(
             hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self)
@@ -385,7 +391,7 @@ class GCN(FullGraphKeywords, Estimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GAT(FullGraphKeywords, Estimator):
+class GAT(FullGraphKeywords):
     """Train a graph attention network (Veličković et al.: Graph attention networks, 2018).
 
     Every node aggregates its in-neighbors and itself, with learned attention weights for each head:
@@ -419,10 +425,6 @@ class GAT(FullGraphKeywords, Estimator):
     method: ClassVar[str] = "gat"
 
     heads: int = HEADS
-
-    def _check_config(self) -> None:
-        check_perturbed(self, self)
-        super()._check_config()
 
     def _build_method(self) -> Method:
         style = layer_options(self)

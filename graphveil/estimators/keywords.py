@@ -1,7 +1,8 @@
 """Constructor keywords that several estimators share, and their defaults for each unit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
@@ -11,8 +12,6 @@ from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.private_training import CheckpointSelection
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.training import TrainingSchedule
-
-_PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: benchmarks/notes/008-node-level-gap.md
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,32 +71,22 @@ class TrainingConfig:
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
         checks.one_of(("last", "private"), selection=given.selection)
-        if privacy_config.on_records:
-            _reject_for_records(given, privacy_config)
-        elif given.selection != "last":
-            raise ConfigError(
-                f"selection={given.selection!r} applies to node-level units only. Under unit "
-                f"{privacy_config.unit.name!r} validation labels are public, so choosing the best epoch "
-                "does not spend budget. Omit selection."
-            )
-        epochs, rate = (_PRIVATE_EPOCHS, _PRIVATE_RATE) if privacy_config.on_records else (100, 0.01)
-        normed = not privacy_config.on_records if given.batch_norm is None else given.batch_norm
+        usual = _USUAL[privacy_config.unit.level]
+        usual.check(given, privacy_config)
+        normed = usual.batch_norm if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
             layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
-            epochs=epochs if given.epochs is None else given.epochs,
-            rate=rate if given.learning_rate is None else given.learning_rate,
+            epochs=usual.epochs if given.epochs is None else given.epochs,
+            rate=usual.rate if given.learning_rate is None else given.learning_rate,
             weight_decay=given.weight_decay,
             batch_size=given.batch_size,
             patience=given.patience,
             clip=given.clip,
             selection=CheckpointSelection(given.selection),
         )
-        if (
-            not privacy_config.on_records
-        ):  # under node-level units a batch may have one record: nothing mixes records
-            found.nonprivate_schedule()
-        found.private()
+        for schedule in usual.schedules:
+            schedule(found)  # which rejects wrong settings
         return found
 
     def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
@@ -127,7 +116,16 @@ def check_selection(given: NetworkKeywords, task: Task) -> None:
         )
 
 
-def _reject_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
+def _check_on_public(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
+    if given.selection != "last":
+        raise ConfigError(
+            f"selection={given.selection!r} applies to node-level units only. Under unit "
+            f"{privacy_config.unit.name!r} validation labels are public, so choosing the best epoch "
+            "does not spend budget. Omit selection."
+        )
+
+
+def _check_on_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
     """Reject what mixes records, or reads validation records without a charge."""
     if given.batch_norm:
         raise ConfigError(
@@ -143,3 +141,21 @@ def _reject_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
             "patience evaluates validation records after every epoch, and node-level units protect "
             "them. Omit it, or use selection='private', which evaluates them once."
         )
+
+
+class _Usual(NamedTuple):
+    """Training under the units of a level: defaults, checks, and the schedules that settings must suit."""
+
+    epochs: int
+    rate: float
+    batch_norm: bool
+    check: Callable[[NetworkKeywords, PrivacyConfig], None]
+    schedules: tuple[Callable[[TrainingConfig], object], ...]
+
+
+_ON_PUBLIC = _Usual(
+    100, 0.01, True, _check_on_public, (TrainingConfig.nonprivate_schedule, TrainingConfig.private)
+)
+# On full batches: benchmarks/notes/008-node-level-gap.md. A batch may have one record, as nothing mixes them.
+_ON_RECORDS = _Usual(60, 0.03, False, _check_on_records, (TrainingConfig.private,))
+_USUAL = {"edge": _ON_PUBLIC, "node": _ON_RECORDS, "none": _ON_PUBLIC}

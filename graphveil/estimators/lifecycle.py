@@ -26,6 +26,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.method import FitPreview, FitResult, Method, PreparedFit
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.requirements import Rejections
 from graphveil.estimators.session import OnProgress, Session, configuration_text
 from graphveil.privacy import Guarantee
 
@@ -41,6 +42,7 @@ class Model(ABC):
 
     method: ClassVar[str]
     fits: ClassVar[str] = "graph"  # what ``fit`` takes, in words
+    rejections: ClassVar[Rejections] = {}  # units without support, by name
 
     unit: str | None
     epsilon: float | None
@@ -147,8 +149,16 @@ class Model(ABC):
             unsafe_noise_seed=self.unsafe_noise_seed,
         )
 
+    @property
+    def _rejections(self) -> Rejections:
+        """The units that the method does not support with these keywords, by name."""
+        return self.rejections
+
     def _check_config(self) -> None:
         """Check every public parameter, before ``_build_method`` freezes them."""
+        rejection = self._rejections.get(self.unit or "")
+        if rejection is not None:
+            raise rejection.of(self)
         unit = self.protected_unit
         if self.epsilon is not None:
             checks.positive(epsilon=self.epsilon)

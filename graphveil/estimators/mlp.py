@@ -51,6 +51,7 @@ from graphveil.estimators.public_sizes import (
     nodes_of,
     record_groups,
 )
+from graphveil.estimators.requirements import EXACT_RECORDS, Rejections
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.training.heads import MULTICLASS, TaskHead
@@ -426,7 +427,7 @@ class MLP(NetworkKeywords, Estimator):
     method: ClassVar[str] = "mlp"
     predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = EXACT_RECORDS
 
     tuned: bool | None = None
     layers: int | None = None
@@ -434,11 +435,8 @@ class MLP(NetworkKeywords, Estimator):
     def _build_method(self) -> Method:
         check_selection(self, self.task)
         tuned, numbers = self._is_tuned(), self.task == REGRESSION
-        return (
-            self._on_records(tuned, numbers)
-            if self.privacy_config.on_records
-            else self._on_public(tuned, numbers)
-        )
+        methods = {"node": self._on_records, "edge": self._on_public, "none": self._on_public}
+        return methods[self.protected_unit.level](tuned, numbers)
 
     def _on_records(self, tuned: bool, numbers: bool) -> Method:
         if tuned and not numbers:

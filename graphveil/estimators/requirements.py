@@ -1,7 +1,9 @@
 """Requirements of a unit on a configuration and a graph, checked before anything is spent."""
 
 import math
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, get_args
 
 import torch
 
@@ -9,13 +11,12 @@ from graphveil._util import checks
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil.core.accounting.gaussian import auto_delta, epsilon_of, mu_of
 from graphveil.core.unit import (
+    UNITS,
     DirectedEdge,
     EdgeSubset,
+    Level,
     LocalAttributes,
-    NodeBoundedDegree,
-    NodeRecord,
     NodeUnit,
-    NoUnit,
     UndirectedEdge,
     Unit,
 )
@@ -29,7 +30,7 @@ from graphveil.data.tables.encoding import (
     Task,
     empty_part_message,
 )
-from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, GraphError, GraphveilError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import check_members
@@ -40,23 +41,61 @@ MAX_MAGNITUDE = 2.0**63  # of public features: 64-bit integers are at most that
 _SHOWN = 5  # maximum number of columns in an error message
 
 
+@dataclass(frozen=True)
+class Rejection:
+    """The reason why a method does not support a unit, in which keywords of the model are replaced."""
+
+    reason: str
+    error: type[GraphveilError] = UnitError
+
+    def of(self, model: Any, **values: str) -> GraphveilError:
+        return self.error(self.reason.format_map({"method": model.method, **model.get_params(), **values}))
+
+
+Rejections = dict[str, Rejection]  # by name of a unit
+
+
+def rejected(reason: str, *units: str, error: type[GraphveilError] = UnitError) -> Rejections:
+    return dict.fromkeys(units, Rejection(reason, error))
+
+
+EDGE_LEVEL, NODE_LEVEL = (
+    tuple(name for name, unit in UNITS.items() if unit.level == level) for level in ("edge", "node")
+)
+EXACT_RECORDS = rejected(
+    "{method} needs the exact features and labels, but under unit {unit!r} each node randomizes them first. "
+    "Use method 'auto', 'lpgnn' or 'simgat', or 'label-posterior' for labels alone, or another unit.",
+    LocalAttributes.name,
+)
+MIXED_EDGES = rejected(
+    "{method} cannot separate private edges from public edges, so it does not support unit {unit!r}. Train "
+    "'gcn', 'sage' or 'gat' on a perturbed graph (perturb='edge-rr', --perturb edge-rr), or use unit "
+    "'undirected-edge'.",
+    EdgeSubset.name,
+    error=NotImplementedGuaranteeError,
+)
+RECORDS_WITHOUT_NOISE = rejected(
+    "{method} would train on node records without noise, so it does not support unit {unit!r}. Use an "
+    "edge-level unit, or method 'classcode' or 'gap'.",
+    *NODE_LEVEL,
+    error=NotImplementedGuaranteeError,
+)
+REPORTS_ONLY = rejected(
+    "{method} learns from LDP reports and public edges, so it supports unit 'local-attributes' and not "
+    "{unit!r}. Pass unit='local-attributes' with eps_x and eps_y, or use method 'classcode' or 'gap'.",
+    *EDGE_LEVEL,
+    *NODE_LEVEL,
+)
+
+
 class EstimatorConfig(Protocol):
     """Keywords and properties of an estimator that are checked here."""
 
     method: ClassVar[str]
-    node_units: ClassVar[tuple[str, ...]]
     needs_out_degree_bound: ClassVar[bool]
     reads_edges: ClassVar[bool]
     scales_features: ClassVar[bool]
     predicts_numbers: ClassVar[bool]
-
-    @classmethod
-    def is_local(cls, unit: str | None) -> bool:
-        """Whether records are randomized before the method sees them."""
-
-    @property
-    def distinguishes_private_edges(self) -> bool:
-        """Whether it distinguishes private from public edges."""
 
     epsilon: float | None
     delta: float | str
@@ -73,12 +112,12 @@ class EstimatorConfig(Protocol):
 
 
 def check_config(model: EstimatorConfig, unit: Unit) -> None:
-    check_parameters(model, unit)
+    check_keywords(model, unit)
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
     # Locally randomized records are charged when they are reported, not when a model is fitted to them.
-    reads_private_edges = model.reads_edges and not model.is_local(unit.name) and not isinstance(unit, NoUnit)
-    if model.epsilon is None and (isinstance(unit, NodeUnit) or reads_private_edges):
+    spends = {"edge": model.reads_edges, "node": True, "local": False, "none": False}
+    if model.epsilon is None and spends[unit.level]:
         raise ConfigError(
             f"epsilon is missing: {model.method} with unit {unit.name!r} needs a privacy budget. Pass "
             "epsilon=1.0 (--epsilon 1.0), or unit='none' for the non-private reference."
@@ -86,6 +125,43 @@ def check_config(model: EstimatorConfig, unit: Unit) -> None:
     for name in ("out_degree_bound", "max_degree"):
         if getattr(model, name) is not None:
             checks.integer_at_least(1, **{name: getattr(model, name)})
+
+
+_WITHOUT_EFFECT = {
+    "out_degree_bound": Rejection(
+        "out_degree_bound={out_degree_bound} bounds the contribution of a node record, which unit {unit!r} "
+        "does not protect. Omit it (--out-degree-bound), or use unit 'node-record'."
+    ),
+    "max_degree": Rejection(
+        "max_degree={max_degree} is an assumption that unit {unit!r} does not need. Omit it (--max-degree), "
+        "or use unit 'node-bounded-degree'."
+    ),
+    "private_metrics": Rejection(
+        "private_metrics releases noisy counts of correct predictions, but unit {unit!r} does not protect "
+        "{known}, so exact accuracies do not spend budget. Omit it (--private-metrics).",
+        ConfigError,
+    ),
+}
+
+_EXACT_LABELS = dict.fromkeys(get_args(Level), "labels") | {"local": "test labels"}
+
+
+def check_keywords(model: EstimatorConfig, unit: Unit) -> None:
+    """Reject a parameter without effect under the unit, and require one that the method needs.
+
+    A reader would believe that a parameter without effect protects something.
+    """
+    without_effect = [name for name in _WITHOUT_EFFECT if name not in unit.keywords]
+    for name in without_effect:
+        if getattr(model, name) not in (None, False):
+            raise _WITHOUT_EFFECT[name].of(model, known=_EXACT_LABELS[unit.level])
+    needs_bound = model.needs_out_degree_bound and model.out_degree_bound is None
+    if needs_bound and "out_degree_bound" in unit.keywords:
+        raise UnitError(
+            f"{model.method} with unit 'node-record' needs out_degree_bound= (--out-degree-bound); "
+            "nodes with more out-edges use smaller edge weights. The guarantee is valid for any "
+            "value. About half of the expected out-degree is a good choice."
+        )
 
 
 def check_task(model: EstimatorConfig, unit: Unit) -> None:
@@ -132,70 +208,6 @@ def check_head(head: TaskHead, view: Graph) -> None:
         )
 
 
-def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
-    """Reject a unit that the method does not support, and a parameter without effect under the unit.
-
-    A reader would believe that a parameter without effect protects something.
-    """
-    check_local(model, unit)
-    if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
-        raise NotImplementedGuaranteeError(
-            f"{model.method} would train on node records without noise, so it does not support unit "
-            f"{unit.name!r}. Use an edge-level unit, or method 'classcode' or 'gap'."
-        )
-    if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
-        raise UnitError(
-            f"out_degree_bound={model.out_degree_bound} bounds the contribution of a node record, "
-            f"which unit {unit.name!r} does not protect. Omit it (--out-degree-bound), or use unit "
-            "'node-record'."
-        )
-    if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
-        raise UnitError(
-            f"max_degree={model.max_degree} is an assumption that unit {unit.name!r} does not need. "
-            "Omit it (--max-degree), or use unit 'node-bounded-degree'."
-        )
-    if model.private_metrics and not isinstance(unit, NodeUnit):
-        why = "test labels" if isinstance(unit, LocalAttributes) else "labels"
-        raise ConfigError(
-            f"private_metrics releases noisy counts of correct predictions, but unit {unit.name!r} "
-            f"does not protect {why}, so exact accuracies do not spend budget. Omit it "
-            "(--private-metrics)."
-        )
-    if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
-        raise UnitError(
-            f"{model.method} with unit 'node-record' needs out_degree_bound= (--out-degree-bound); "
-            "nodes with more out-edges use smaller edge weights. The guarantee is valid for any "
-            "value. About half of the expected out-degree is a good choice."
-        )
-
-
-def check_local(model: EstimatorConfig, unit: Unit) -> None:
-    """Reject the local unit for a method that reads raw records, and other units for a local method."""
-    if (
-        isinstance(unit, EdgeSubset)
-        and not model.is_local(unit.name)
-        and model.reads_edges
-        and not model.distinguishes_private_edges
-    ):
-        raise NotImplementedGuaranteeError(
-            f"{model.method} cannot separate private edges from public edges, so it does not support "
-            f"unit {unit.name!r}. Train 'gcn', 'sage' or 'gat' on a perturbed graph "
-            "(perturb='edge-rr', --perturb edge-rr), or use unit 'undirected-edge'."
-        )
-    if isinstance(unit, LocalAttributes) and not model.is_local(unit.name):
-        raise UnitError(
-            f"{model.method} needs the exact features and labels, but under unit {unit.name!r} each "
-            "node randomizes them first. Use method 'auto', 'lpgnn' or 'simgat', or "
-            "'label-posterior' for labels alone, or another unit."
-        )
-    if model.is_local(unit.name) and not isinstance(unit, LocalAttributes | NoUnit):
-        raise UnitError(
-            f"{model.method} learns from LDP reports and public edges, so it supports unit "
-            f"'local-attributes' and not {unit.name!r}. Pass unit='local-attributes' with eps_x and "
-            "eps_y, or use method 'classcode' or 'gap'."
-        )
-
-
 def check_learnable(privacy_config: PrivacyConfig, view: Graph) -> None:
     """Reject a graph that the training cannot use, before anything is spent.
 
@@ -222,30 +234,48 @@ def check_learnable(privacy_config: PrivacyConfig, view: Graph) -> None:
 
 
 def check_unit(privacy_config: PrivacyConfig, view: Graph, *, reads_edges: bool) -> None:
-    if not reads_edges:
+    if reads_edges:
+        _EDGE_CHECKS[privacy_config.unit.name](privacy_config, view)
+
+
+def _check_stored_edges(privacy_config: PrivacyConfig, view: Graph) -> None:
+    epsilon = privacy_config.epsilon
+    if view.directed or epsilon is None:
         return
-    unit, epsilon = privacy_config.unit, privacy_config.epsilon
-    if isinstance(unit, DirectedEdge) and not view.directed and epsilon is not None:
-        # A delta to compare at; a pure guarantee has none.
-        delta = privacy_config.delta_for(view.num_nodes) or auto_delta(unit, view.num_nodes)
-        actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
-        raise UnitError(
-            "unit='directed-edge' does not protect an undirected graph at epsilon "
-            f"{format_upper_bound(epsilon)}: each undirected edge is stored twice, which is epsilon "
-            f"{format_upper_bound(actual)} (delta {format_delta(delta)}). If edges have a direction, load "
-            "the graph with directed=True (--directed). Otherwise use unit='undirected-edge' (--unit "
-            "undirected-edge)."
-        )
-    if isinstance(unit, UndirectedEdge) and view.directed:
+    # A delta to compare at; a pure guarantee has none.
+    delta = privacy_config.delta_for(view.num_nodes) or auto_delta(privacy_config.unit, view.num_nodes)
+    actual = epsilon_of(2**0.5 * mu_of(epsilon, delta), delta)
+    raise UnitError(
+        "unit='directed-edge' does not protect an undirected graph at epsilon "
+        f"{format_upper_bound(epsilon)}: each undirected edge is stored twice, which is epsilon "
+        f"{format_upper_bound(actual)} (delta {format_delta(delta)}). If edges have a direction, load "
+        "the graph with directed=True (--directed). Otherwise use unit='undirected-edge' (--unit "
+        "undirected-edge)."
+    )
+
+
+def _check_undirected(privacy_config: PrivacyConfig, view: Graph) -> None:
+    if view.directed:
         raise UnitError(
             "unit='undirected-edge' needs an undirected graph, but this graph is directed. Use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)."
         )
-    if view.adjacency.max_weight is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
+
+
+def _check_unweighted(privacy_config: PrivacyConfig, view: Graph) -> None:
+    if view.adjacency.max_weight is not None:
         raise NotImplementedGuaranteeError(
-            f"Edge weights are not supported under unit {unit.name!r}. Remove them with "
+            f"Edge weights are not supported under unit {privacy_config.unit.name!r}. Remove them with "
             "adjacency.without_weights() (or without --weight)."
         )
+
+
+_EDGE_CHECKS: Mapping[str, Callable[[PrivacyConfig, Graph], None]] = {
+    **dict.fromkeys(UNITS, _check_unweighted),
+    UndirectedEdge.name: _check_undirected,
+    DirectedEdge.name: _check_stored_edges,
+    EdgeSubset.name: lambda privacy_config, view: None,  # which mechanisms for graphs check
+}
 
 
 def check_features(view: Graph, features: int) -> None:
@@ -304,7 +334,7 @@ def check_encoding(graph: object, unit: Unit, *, protects_features: bool) -> Non
             "categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
             "missing='indicator'."
         )
-    if encoding.nodes_from_edges and not isinstance(unit, NoUnit | LocalAttributes):
+    if encoding.nodes_from_edges and unit.protects_edges:
         raise UnitError(
             "unknown_ids='add' added nodes that only edges name, so a node would reveal an edge, "
             f"which unit {unit.name!r} protects. Read the graph with node_ids= (a public list), or "

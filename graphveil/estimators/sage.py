@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil.estimators.base import Estimator
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     build_full_graph_method,
-    check_perturbed,
     layer_options,
     residual_shape,
     resolve_depth,
@@ -19,7 +17,7 @@ from graphveil.nn.message_passing import SageArchitecture
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SAGE(FullGraphKeywords, Estimator):
+class SAGE(FullGraphKeywords):
     """Train GraphSAGE with sums (Hamilton, Ying, Leskovec: Inductive representation learning, 2017).
 
     Dense layers, then ``layers`` aggregation steps, then dense layers:
@@ -54,10 +52,6 @@ class SAGE(FullGraphKeywords, Estimator):
 
     pre_layers: int = 2
     post_layers: int = 1
-
-    def _check_config(self) -> None:
-        check_perturbed(self, self)
-        super()._check_config()
 
     def _build_method(self) -> Method:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)

@@ -28,9 +28,9 @@ from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import NoUnit, UndirectedEdge
+from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.data import Graph
-from graphveil.errors import GraphError, UnitError
+from graphveil.errors import GraphError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
 from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
@@ -38,7 +38,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel, 
 from graphveil.estimators.objective import DEFAULT_OBJECTIVE, WORST, Objective
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
-from graphveil.estimators.requirements import check_local
+from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.nn.message_passing import SparseMap
 from graphveil.perturb import EdgeRand
@@ -339,6 +339,11 @@ class Spectral(Estimator):
     """
 
     method: ClassVar[str] = "spectral"
+    rejections: ClassVar[Rejections] = Estimator.rejections | rejected(
+        "spectral has no guarantee under unit {unit!r}, because it reads all edges of a node. Use unit "
+        "'undirected-edge', or method 'classcode' or 'gap'.",
+        DirectedEdge.name,
+    )
 
     rank: int = 1024
     max_edges: int | None = None
@@ -347,12 +352,6 @@ class Spectral(Estimator):
         checks.integer_at_least(1, rank=self.rank)
         checks.within(1, MAX_RANK, rank=self.rank)
         privacy_config = self.privacy_config
-        if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
-            check_local(self, privacy_config.unit)
-            raise UnitError(
-                f"spectral has no guarantee under unit {privacy_config.unit.name!r}, because it reads all "
-                "edges of a node. Use unit 'undirected-edge', or method 'classcode' or 'gap'."
-            )
         most = MAX_EDGES if self.max_edges is None else self.max_edges
         response = None
         if isinstance(privacy_config.unit, UndirectedEdge):

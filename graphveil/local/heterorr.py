@@ -14,11 +14,10 @@ from graphveil.core.events import LocalReport, compose
 from graphveil.core.features import Features
 from graphveil.core.ledger import Entry
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import EdgeSubset, LocalAttributes
+from graphveil.core.unit import UNITS, EdgeSubset, LocalAttributes, NoUnit
 from graphveil.core.view import owner_total, protected_view
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, UnitError
-from graphveil.estimators.base import Estimator
+from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
@@ -35,6 +34,7 @@ from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.local.collect.protocol import report_guarantee
 from graphveil.local.local_method import record_deviations
@@ -61,10 +61,23 @@ GRAPH_AND_FEATURE_INPUT_NOTE = (
     "reported, and predicts on these alone: no prediction reads a true private edge or a true feature"
 )
 _PARTS = ("values", "indices")  # names of the tensors of a report
+_REJECTIONS = {
+    **rejected(
+        "heterorr protects private edges next to public ones, and features, so it needs unit='edge-subset', "
+        "not {unit!r}. Pass the public edges with graph.with_public(edges, nodes) (--public-edges FILE "
+        "--private-nodes FILE). If all edges are private, use 'classcode'.",
+        *(name for name in UNITS if name != EdgeSubset.name),
+    ),
+    **rejected(
+        "heterorr always adds noise, so unit 'none' is not valid. For training without noise use method "
+        "'gcn' with unit 'none'.",
+        NoUnit.name,
+    ),
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
+class HeteroRR(FeatureKeywords, FullGraphKeywords):
     """Train a GCN on separately randomized features and private edges (HeteroRR).
 
         X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with exact labels.
@@ -162,19 +175,11 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         assert isinstance(method, HeteroMethod)
         return method.feature_randomizer.row(features)
 
+    @property
+    def _rejections(self) -> Rejections:
+        return _REJECTIONS
+
     def _check_config(self) -> None:
-        if self.unit not in (None, EdgeSubset.name):
-            if self.unit == "none":
-                raise UnitError(
-                    "heterorr always adds noise, so unit 'none' is not valid. For training without noise use "
-                    "method 'gcn' with unit 'none'."
-                )
-            raise UnitError(
-                "heterorr protects private edges next to public ones, and features, so it needs "
-                f"unit='edge-subset', not {self.unit!r}. Pass the public edges with "
-                "graph.with_public(edges, nodes) (--public-edges FILE --private-nodes FILE). If all "
-                "edges are private, use 'classcode'."
-            )
         if self.perturb is None:
             raise ConfigError(
                 "heterorr publishes a noisy graph and needs a mechanism for it. Set perturb=, for "

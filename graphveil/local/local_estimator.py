@@ -23,6 +23,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.requirements import REPORTS_ONLY, Rejections
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector
 from graphveil.local.local_method import (
@@ -66,6 +67,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     """
 
     scales_features: ClassVar[bool] = False
+    rejections: ClassVar[Rejections] = REPORTS_ONLY
 
     clipped_ = FittedAttribute[int | None](
         lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit

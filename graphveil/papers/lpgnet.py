@@ -16,9 +16,9 @@ from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.edge_counts import MAX_EPSILON, NeighborCountData, NeighborCountQuery
 from graphveil.core.release import Release
-from graphveil.core.unit import DirectedEdge, UndirectedEdge
+from graphveil.core.unit import NoUnit, UndirectedEdge
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError, UnitError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
@@ -26,7 +26,7 @@ from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PARTITION, PublicSizes
-from graphveil.estimators.requirements import check_local
+from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 
@@ -208,6 +208,11 @@ class LPGNet(NetworkKeywords, Estimator):
     """
 
     method: ClassVar[str] = "lpgnet"
+    rejections: ClassVar[Rejections] = Estimator.rejections | rejected(
+        "lpgnet counts neighbors, and the sensitivity of these counts is unbounded under unit {unit!r}. Use "
+        "unit 'undirected-edge' or 'directed-edge', or method 'classcode' or 'gap'.",
+        NoUnit.name,
+    )
 
     stacks: int = 2
     layers: int = 2
@@ -216,13 +221,6 @@ class LPGNet(NetworkKeywords, Estimator):
         privacy_config = self.privacy_config
         checks.depth(stacks=self.stacks, layers=self.layers)
         checks.within(1, MAX_STACKS, stacks=self.stacks)
-        if not isinstance(privacy_config.unit, UndirectedEdge | DirectedEdge):
-            check_local(self, privacy_config.unit)
-            raise UnitError(
-                "lpgnet counts neighbors, and the sensitivity of these counts is unbounded under unit "
-                f"{privacy_config.unit.name!r}. Use unit 'undirected-edge' or 'directed-edge', or method "
-                "'classcode' or 'gap'."
-            )
         if self.selection != "last":
             raise ConfigError(
                 "selection applies to node-level units only, which lpgnet does not support. Omit it."

@@ -3701,8 +3701,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.view:protected_view",
-                "isinstance(unit, NodeUnit | LocalAttributes)",
-                "isinstance(unit, LocalAttributes)",
+                "unit.protects_records",
+                'unit.level == "local"',
             )
         ],
         test="tests/estimators/test_protected_edges.py::test_no_check_plan_or_guarantee_reads_records[labeled-check-mlp, records]",

@@ -17,6 +17,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import Rejections
 from graphveil.estimators.session import Session
 
 DIM = 4
@@ -27,7 +28,7 @@ class Double(Estimator):
     """Releases one noisy row a node, and predicts by the row's largest entries."""
 
     method: ClassVar[str] = "double"
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = {}
     needs_out_degree_bound: ClassVar[bool] = True
 
     hidden: int = 3

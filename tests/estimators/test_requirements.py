@@ -13,6 +13,7 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
+from graphveil.estimators.requirements import Rejections
 from graphveil.local.lpgnn import LPGNN
 
 
@@ -21,7 +22,7 @@ class Double(Estimator):
     """Only checked, never fitted."""
 
     method: ClassVar[str] = "double"
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = {}
 
     def _build_method(self):
         return None
@@ -29,7 +30,7 @@ class Double(Estimator):
 
 @dataclass(kw_only=True, eq=False)
 class EdgesOnly(Double):
-    node_units: ClassVar[tuple[str, ...]] = ()
+    rejections: ClassVar[Rejections] = Estimator.rejections
 
 
 EDGE, NODE_RECORD, BOUNDED_DEGREE = (

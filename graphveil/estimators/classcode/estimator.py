@@ -1,20 +1,34 @@
 """ClassCode: noisy counts of neighbors by class, with weights that depend on which predictions are needed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from graphveil._util import checks
 from graphveil.core.queries.weights import GivenWeight
-from graphveil.errors import ConfigError, UnitError
+from graphveil.core.unit import Level, NodeBoundedDegree, NoUnit
+from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode.edge import EdgeLevelClassCode, Noise, TrainedEdgeLevelClassCode
 from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.classcode.node import NodeLevelClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.requirements import (
+    EXACT_RECORDS,
+    MIXED_EDGES,
+    RECORDS_WITHOUT_NOISE,
+    Rejection,
+    Rejections,
+)
 
-_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
-_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
+_OTHER_OPTIONS = {  # of a level: which unit they need, and their names
+    "edge": ("unit 'node-record'", ("read_own_edges", "targets", "unlabeled_send", "encoder_share")),
+    "node": (
+        "edge units",
+        ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise"),
+    ),
+}
 _OPTIONS_OF_SUMS = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
 
 
@@ -93,7 +107,16 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
-    node_units: ClassVar[tuple[str, ...]] = ("node-record",)
+    rejections: ClassVar[Rejections] = {
+        **EXACT_RECORDS,
+        **MIXED_EDGES,
+        NodeBoundedDegree.name: RECORDS_WITHOUT_NOISE[NodeBoundedDegree.name],
+        NoUnit.name: Rejection(
+            "classcode needs a privacy budget and cannot be trained with unit='none'. Pass an edge-level "
+            "unit and epsilon=1.0. For a non-private reference use method sage, gcn, gat or gap with "
+            "unit='none'."
+        ),
+    }
 
     count_share: float = 0.05
     few_labels: bool | None = None
@@ -118,15 +141,8 @@ class ClassCode(Estimator):
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
-        if not self.privacy_config.protects:
-            raise UnitError(
-                "classcode needs a privacy budget and cannot be trained with unit='none'. Pass an "
-                "edge-level unit and epsilon=1.0. For a non-private reference use method sage, gcn, gat "
-                "or gap with unit='none'."
-            )
-        on_records = self.privacy_config.on_records
-        for name in self._changed(_EDGE_LEVEL_OPTIONS if on_records else _NODE_LEVEL_OPTIONS):
-            wanted = "edge units" if on_records else "unit 'node-record'"
+        wanted, options = _OTHER_OPTIONS[self.protected_unit.level]
+        for name in self._changed(options):
             raise ConfigError(
                 f"{name}={getattr(self, name)!r} applies to {wanted} only and has no effect under unit "
                 f"{self.privacy_config.unit.name!r}. Omit it."
@@ -149,9 +165,15 @@ class ClassCode(Estimator):
         return [name for name in options if getattr(self, name) != getattr(type(self), name)]
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
-        privacy_config = self.privacy_config
+        methods: dict[Level, Callable[[], EdgeLevelClassCode | NodeLevelClassCode]] = {
+            "edge": self._on_edges,
+            "node": self._on_records,
+        }
+        return methods[self.protected_unit.level]()
+
+    def _on_edges(self) -> EdgeLevelClassCode:
         edge_weighting = EdgeWeighting.from_config(
-            self.weights, self.weight_rows, encoder=True, records=privacy_config.on_records
+            self.weights, self.weight_rows, encoder=True, records=False
         )
         if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
@@ -159,23 +181,25 @@ class ClassCode(Estimator):
                 "weights. Use method gap, which uses them, or remove the weights with "
                 "adjacency.without_weights() (or without --weight)."
             )
-        if privacy_config.on_records:
-            return NodeLevelClassCode(
-                name=self.method,
-                privacy_config=privacy_config,
-                reads_own_edges=self.read_own_edges,
-                targets=self.targets,
-                unlabeled_send=self.unlabeled_send,
-                encoder_share=self.encoder_share,
-                out_degree_bound=self.out_degree_bound or 1,
-            )
         return EdgeLevelClassCode(
             name=self.method,
-            privacy_config=privacy_config,
+            privacy_config=self.privacy_config,
             count_share=self.count_share,
             few_labels=self.few_labels,
             reverse_weight=self.target_to_labeled_weight,
             edge_weighting=edge_weighting,
             noise=self.noise,
             self_training=self.self_training,
+        )
+
+    def _on_records(self) -> NodeLevelClassCode:
+        EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=True, records=True)
+        return NodeLevelClassCode(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            reads_own_edges=self.read_own_edges,
+            targets=self.targets,
+            unlabeled_send=self.unlabeled_send,
+            encoder_share=self.encoder_share,
+            out_degree_bound=self.out_degree_bound or 1,
         )

@@ -42,7 +42,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.estimators.classcode.likelihoods import DecodedRows, decode, decoding_memory
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
@@ -595,8 +595,7 @@ class NodeLevelClassCode(Method):
         every sensitivity except that of codes (``code_push``).
         """
         unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
-        if not isinstance(unit, NodeRecord):
-            raise UnitError(f"the node-level {self.name} needs unit 'node-record', not {unit.name!r}")
+        assert isinstance(unit, NodeRecord)
         budget_split = self.budget_split(sizes, mu)
         noise = budget_split.noise(mu / unit.change)
         pays = tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))

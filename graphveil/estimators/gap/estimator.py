@@ -1,9 +1,11 @@
 """GAP: aggregate encoded features over noisy hops once, then train a classifier on the noisy aggregates."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
+from graphveil.core.unit import Level
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
@@ -13,6 +15,7 @@ from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, Gap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.own.code import Factory, check_factory
+from graphveil.estimators.requirements import EXACT_RECORDS, MIXED_EDGES, Rejections
 from graphveil.nn.layers import COMBINATIONS
 
 
@@ -101,7 +104,7 @@ class GAP(NetworkKeywords, Estimator):
 
     method: ClassVar[str] = "gap"
     predicts_numbers: ClassVar[bool] = True
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = EXACT_RECORDS | MIXED_EDGES
     needs_out_degree_bound: ClassVar[bool] = True
 
     hops: int = 2
@@ -130,7 +133,12 @@ class GAP(NetworkKeywords, Estimator):
         check_selection(self, self.task)
         self._check_shares()
         self._check_custom_modules()
-        return self._on_records() if self.privacy_config.on_records else self._on_edges()
+        methods: dict[Level, Callable[[], EdgeLevelGap | NodeLevelGap]] = {
+            "edge": self._on_edges,
+            "node": self._on_records,
+            "none": self._on_edges,
+        }
+        return methods[self.protected_unit.level]()
 
     def _on_edges(self) -> EdgeLevelGap:
         if self.sgd_multiplier is not None:

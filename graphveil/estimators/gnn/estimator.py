@@ -9,19 +9,35 @@ from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import MAX_ROOTS
 from graphveil.core.queries.training_steps import Reach
-from graphveil.core.unit import NodeBoundedDegree, NodeRecord, NodeUnit
+from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeUnit, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.gnn.multi_hop import MultiHopGNN, TrainedMultiHopGNN
 from graphveil.estimators.gnn.one_hop import OneHopGNN, TrainedOneHopGNN
 from graphveil.estimators.own.code import Factory, check_factory
-from graphveil.estimators.requirements import REGRESSION_METHODS
+from graphveil.estimators.requirements import EDGE_LEVEL, REGRESSION_METHODS, Rejections, rejected
 
 _MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
 _LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a 1-hop ego graph, and of a tree per sampled out-edge
 _AVERAGED = 0.3  # share of the steps whose iterates are averaged
+_NO_RECORDS = rejected(
+    "gnn protects node records, but unit {unit!r} leaves features and labels public. Publish noisy "
+    "aggregates once (graphveil.private_hops) and train any module on them, or use GAP(head=...). To protect "
+    "node records use unit 'node-record'.",
+    *EDGE_LEVEL,
+    LocalAttributes.name,
+    NoUnit.name,
+)
+_NO_PROOF = {
+    "published": rejected(
+        "neighborhood='published' is not private under unit 'node-bounded-degree': removing a node removes "
+        "edges of its neighbors, which changes their predictions. Use unit 'node-record', method gap, or "
+        "neighborhood='neighbors', which protects the parameters only.",
+        NodeBoundedDegree.name,
+    )
+}
 
 
 def _module_of(fit: FittedModel) -> nn.Module | None:
@@ -119,7 +135,6 @@ class PrivateGNN(Estimator):
 
     method: ClassVar[str] = "gnn"
     predicts_numbers: ClassVar[bool] = True
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
     module: Factory | str = ""
     neighborhood: Literal["published", "neighbors"] = "published"
@@ -137,8 +152,14 @@ class PrivateGNN(Estimator):
 
     module_ = FittedAttribute[nn.Module | None](_module_of, none_before_fit)
 
+    @property
+    def _rejections(self) -> Rejections:
+        """Units without a proof for this neighborhood, with the reason."""
+        return _NO_RECORDS | _NO_PROOF.get(self.neighborhood, {})
+
     def _check_config(self) -> None:
-        self._check_unit()
+        checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
+        checks.one_of(("codes", "none"), start=self.start)
         super()._check_config()
         if not self.module:
             raise ConfigError(
@@ -206,25 +227,6 @@ class PrivateGNN(Estimator):
                 f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} ego graphs, "
                 "and the noise grows in proportion to this number. Use max_out_edges=1 or 2, or pass "
                 "allow_high_noise=True."
-            )
-
-    def _check_unit(self) -> None:
-        """Reject a unit without a proof for this neighborhood, with the reason."""
-        unit = self.protected_unit
-        checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
-        checks.one_of(("codes", "none"), start=self.start)
-        if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
-            raise UnitError(
-                "neighborhood='published' is not private under unit 'node-bounded-degree': removing a "
-                "node removes edges of its neighbors, which changes their predictions. Use unit "
-                "'node-record', method gap, or neighborhood='neighbors', which protects the parameters "
-                "only."
-            )
-        if not isinstance(unit, NodeUnit):
-            raise UnitError(
-                f"gnn protects node records, but unit {unit.name!r} leaves features and labels public. "
-                "Publish noisy aggregates once (graphveil.private_hops) and train any module on them, or "
-                f"use GAP(head=...). To protect node records use unit {NodeRecord.name!r}."
             )
 
     def _build_method(self) -> OneHopGNN | MultiHopGNN:

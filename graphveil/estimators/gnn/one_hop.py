@@ -29,7 +29,7 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
-from graphveil.errors import NotImplementedGuaranteeError, UnitError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.classcode.node import BudgetSplit, NodeMessages, code_push, train_encoder
 from graphveil.estimators.gnn.module_training import (
     check_trainable,
@@ -314,10 +314,7 @@ class OneHopGNN(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         unit = self.privacy_config.unit
-        if not isinstance(unit, NodeRecord):
-            raise UnitError(
-                f"{self.name} with one-hop ego graphs needs unit 'node-record', not {unit.name!r}"
-            )
+        assert isinstance(unit, NodeRecord)
         one_hop_plan = OneHopPlan(
             unit=unit,
             features=sizes.width,

@@ -12,7 +12,7 @@ from graphveil.core.clipping.isolation import synthetic_records
 from graphveil.core.features import Features, rows, to_dense
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import NodeUnit
+from graphveil.core.unit import NodeUnit, NoUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
@@ -26,6 +26,7 @@ from graphveil.estimators.own.module_checks import (
 )
 from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_dpsgd_from_sums
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
+from graphveil.estimators.requirements import EDGE_LEVEL, EXACT_RECORDS, Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, TaskHead
 
@@ -176,7 +177,13 @@ class PrivateModule(Estimator):
     method: ClassVar[str] = "module"
     predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
-    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    rejections: ClassVar[Rejections] = EXACT_RECORDS | rejected(
+        "unit {unit!r} leaves features and labels public, so a module can be trained on them without noise, "
+        "with torch itself. To protect node records use unit 'node-record' or 'node-bounded-degree'.",
+        *EDGE_LEVEL,
+        NoUnit.name,
+        error=NotImplementedGuaranteeError,
+    )
 
     module: Factory | str = ""
     epochs: int = 60
@@ -186,12 +193,6 @@ class PrivateModule(Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        if not isinstance(self.protected_unit, NodeUnit):
-            raise NotImplementedGuaranteeError(
-                f"unit {self.unit!r} leaves features and labels public, so a module can be trained on "
-                "them without noise, with torch itself. To protect node records use unit 'node-record' "
-                "or 'node-bounded-degree'."
-            )
         if not self.module:
             raise ConfigError(
                 "module= is missing. Pass a class that is constructed as module(inputs, classes), such "

@@ -14,11 +14,9 @@ from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.unit import NodeRecord
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators import sage
-from graphveil.estimators.base import Estimator
 from graphveil.estimators.full_graph import (
-    check_perturbed,
     layer_options,
     resolve_depth,
     restored,
@@ -27,6 +25,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.private_training import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
+from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import batch_of
 from graphveil.nn.message_passing import SageArchitecture
@@ -50,6 +49,12 @@ CLIPPED_BY_ROW = (
 
 
 _EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
+
+_PERTURBED_RECORDS = rejected(
+    "perturb={perturb!r} releases edges with noise, but unit {unit!r} protects node records. Use unit "
+    "'undirected-edge' or 'directed-edge'.",
+    NodeRecord.name,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -83,7 +88,6 @@ class SAGE(AsPublished, sage.SAGE):
     """
 
     method: ClassVar[str] = "sage-paper"
-    node_units: ClassVar[tuple[str, ...]] = (NodeRecord.name,)
     needs_out_degree_bound: ClassVar[bool] = True
     deviations: ClassVar[tuple[str, ...]] = _UNPROVED
     mechanisms: ClassVar[Mapping[str, type[GraphMechanism]]] = PUBLISHED
@@ -92,15 +96,10 @@ class SAGE(AsPublished, sage.SAGE):
     clip: float = 1.0
     clip_per: ClipPer = "row"
 
-    def _check_config(self) -> None:
-        if self.unit != NodeRecord.name:
-            check_perturbed(self, self)
-        elif self.perturb is not None:
-            raise UnitError(
-                f"perturb={self.perturb!r} releases edges with noise, but unit {self.unit!r} protects "
-                "node records. Use unit 'undirected-edge' or 'directed-edge'."
-            )
-        Estimator._check_config(self)
+    @property
+    def _rejections(self) -> Rejections:
+        found = {name: why for name, why in super()._rejections.items() if name != NodeRecord.name}
+        return found if self.perturb is None else found | _PERTURBED_RECORDS
 
     def _build_method(self) -> Method:
         checks.one_of(get_args(ClipPer), clip_per=self.clip_per)
