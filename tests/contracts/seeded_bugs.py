@@ -4641,8 +4641,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.base:Estimator._scaling",
-                "if on_records\n            else FeatureScaling.from_public_features(view.x, ranges)",
-                "if False\n            else FeatureScaling.from_public_features(graph.x, ranges)",
+                "_SCALINGS[self.protected_unit.level](view, ranges)",
+                "_scaled_by_features(graph, ranges)",
             ),
         ],
         test="tests/estimators/features/test_scaling.py::test_node_units_scale_by_public_constants_only[node-record]",
