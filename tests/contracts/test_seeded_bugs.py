@@ -13,7 +13,7 @@ import pytest
 from conftest import COLLECTED
 
 from contracts.checks import CHECKS
-from contracts.mutations import ROOT, Row, StaleMutationError, rows_of
+from contracts.mutations import ROOT, StaleMutationError, rows_of
 from contracts.pairs import CHECKS as PAIR_CHECKS
 from contracts.seeded_bugs import BUGS
 
@@ -41,9 +41,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, RUNNER, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("row", {row.name: row for row in ROWS}.values(), ids=lambda row: row.name)
-def test_a_row_applies(row: Row) -> None:
-    assert row.sources(ROOT)
+def test_each_row_applies() -> None:
+    stale = dict[str, str]()
+    for row in {row.name: row for row in ROWS}.values():
+        try:
+            assert row.sources(ROOT)
+        except StaleMutationError as error:
+            stale[row.name] = str(error)
+    assert stale == {}
 
 
 def test_names_are_unique() -> None:

@@ -1,10 +1,7 @@
 """Public datasets: published statistics, names, missing or damaged files, and the root folder."""
 
 import dataclasses
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -214,40 +211,20 @@ def test_damaged_files_are_named_and_not_quoted(tmp_path: Path) -> None:
 # -- the root folder ----
 
 
-def printed(code: str, **variables: str) -> list[str]:
-    """Return the lines that a script prints in a process with these environment variables."""
-    environment = {name: value for name, value in os.environ.items() if name != "GRAPHVEIL_DATA"}
-    imports = "from graphveil.data import list_datasets, load_dataset\n"
-    ended = subprocess.run(
-        [sys.executable, "-c", imports + code],
-        env=environment | variables,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return ended.stdout.splitlines()
-
-
-MISSING = """
-for root in [None, "other"]:
-    try:
-        load_dataset("flickr_mir", root)
-    except Exception as error:
-        print(error)
-"""
-
-
 def test_the_default_root_is_the_environment_variable_and_then_the_cache(
-    data_root: Path, tmp_path: Path
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(data_root / "karate", tmp_path / "karate")
-    code = (
-        "print(load_dataset('karate').num_nodes, *[row['name'] for row in list_datasets() if row['local']])"
-    )
-    (line,) = printed(code, GRAPHVEIL_DATA=str(tmp_path))
-    assert line.split()[:2] == ["34", "karate"]
-    assert all(name.startswith("synthetic/") for name in line.split()[2:])
-    default, explicit = printed(MISSING, GRAPHVEIL_DATA="given")
-    assert "is not under given" in default and "is not under other" in explicit
-    default, explicit = printed(MISSING, XDG_CACHE_HOME=str(tmp_path))
-    assert f"is not under {tmp_path}/graphveil" in default and "is not under other" in explicit
+    monkeypatch.setenv("GRAPHVEIL_DATA", str(tmp_path))
+    assert load_dataset("karate").num_nodes == 34
+    here, *others = [row["name"] for row in list_datasets() if row["local"]]
+    assert here == "karate" and all(name.startswith("synthetic/") for name in others)
+    for variable, value, folder in (
+        ("GRAPHVEIL_DATA", "given", "given"),
+        ("XDG_CACHE_HOME", str(tmp_path), f"{tmp_path}/graphveil"),
+    ):
+        monkeypatch.delenv("GRAPHVEIL_DATA")
+        monkeypatch.setenv(variable, value)
+        for root, missing in ((None, folder), ("other", "other")):
+            with pytest.raises(GraphError, match=f"is not under {missing}"):
+                load_dataset("flickr_mir", root)

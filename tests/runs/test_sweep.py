@@ -182,28 +182,37 @@ def broken_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> None:
     monkeypatch.setattr(run, name, killed)
 
 
+def of_two_epochs(out: Path, **given: Any) -> tuple[Any, Graph]:
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    return swept(graph, out, settings={"epochs": (2,)}, **PAPER, **given), graph
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Graph, Path]:
+    """A sweep that nothing interrupts, its graph, and its folder."""
+    out = tmp_path_factory.mktemp("swept") / "whole"
+    return *of_two_epochs(out), out
+
+
 @pytest.mark.parametrize(("where", "call"), [("_record", 4), ("write_reports", 2), ("check_data", 2)])
 def test_a_killed_sweep_resumes_to_the_same_bytes(
-    where: str, call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, call: int, whole: tuple[Any, Graph, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def again(out: str, **given: Any) -> Any:
-        graph = gv.load_dataset("synthetic/tiny", recipe=None)
-        return swept(graph, tmp_path / out, settings={"epochs": (2,)}, **PAPER, **given), graph
-
-    whole, paid = again("whole")
+    wanted, paid, uninterrupted = whole
+    parts = tmp_path / "parts"
     with monkeypatch.context() as patch:
         broken_at(patch, where, call)
         with pytest.raises(Killed):
-            again("parts")
-    first = RunFolder(tmp_path / "parts" / "cells" / whole.grid[0].name)
+            of_two_epochs(parts)
+    first = RunFolder(parts / "cells" / wanted.grid[0].name)
     assert first.complete
     before = first.metrics.read_bytes()
-    assert not (tmp_path / "parts" / "sweep.csv").exists()
-    resumed, left = again("parts", resume=True)
+    assert not (parts / "sweep.csv").exists()
+    resumed, left = of_two_epochs(parts, resume=True)
     assert first.metrics.read_bytes() == before  # it was skipped
     assert len(ledger_of(left.edge_set)) < len(ledger_of(paid.edge_set))
-    assert published(tmp_path / "parts") == published(tmp_path / "whole")
-    assert [one["test_accuracy"] for one in resumed.cells] == [one["test_accuracy"] for one in whole.cells]
+    assert published(parts) == published(uninterrupted)
+    assert [one["test_accuracy"] for one in resumed.cells] == [one["test_accuracy"] for one in wanted.cells]
 
 
 def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> None:
