@@ -8,6 +8,7 @@ for new ones: ``pytest --hypothesis-profile=search``.
 
 import gc
 import itertools
+import multiprocessing
 import os
 import shutil
 import tempfile
@@ -104,6 +105,15 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
     return root
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy workers from a process that has loaded the package; a new interpreter takes seconds to do so."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["quick_workers"])
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # where it lies
+    monkeypatch.setattr("graphveil.runs.grid.get_context", lambda _: context)
 
 
 @pytest.fixture

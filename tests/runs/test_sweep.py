@@ -32,6 +32,7 @@ from graphveil.runs.source import Source
 from graphveil.runs.sweep import plan_sweep
 from graphveil.runs.sweep_cells import Sweep
 
+pytestmark = pytest.mark.usefixtures("quick_workers")
 TINY = Source(dataset="synthetic/tiny")
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "delta": 1e-7}
 QUICK = {"epochs": (2,), "hops": (1, 2)}
