@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,12 +24,12 @@ class Prose:
     kind: str
     written: str
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The text with single spaces."""
         return " ".join(self.written.split())
 
-    @property
+    @cached_property
     def words(self) -> str:
         """The same without code: names, options, keys, doctests, blocks and where links lead."""
         if self.kind == "string" and " " not in self.written:

@@ -67,18 +67,18 @@ def test_the_list_of_public_names() -> None:
     assert len(gv.__all__) <= 42, "remove a public name from graphveil/__init__.py before you add one"
 
 
-def test_a_star_import_gives_the_public_names_and_dir_shows_them_alone() -> None:
-    imported = run("from graphveil import *; print(*(n for n in dir() if not n.startswith('__')))")
-    assert set(imported.split()) == PUBLIC, f"edit {_BOTH_LISTS}"
-    shown = run("import graphveil; print(*(n for n in dir(graphveil) if not n.startswith('_')))")
-    assert set(shown.split()) == PUBLIC, f"edit __dir__ in graphveil/__init__.py, or {_BOTH_LISTS}"
-
-
-def test_documented_submodules_need_no_import_of_their_own() -> None:
+def test_what_is_there_after_an_import_is_public_and_submodules_need_no_import_of_their_own() -> None:
     pages = (Path(__file__).parents[1] / "docs" / "reference" / "python").glob("*.md")
     named = {name for page in pages for name in re.findall(r"heading: gv\.([a-z_]+)\.", page.read_text())}
-    found = run(f"import graphveil as gv; print(*(type(getattr(gv, n)).__name__ for n in {sorted(named)}))")
-    assert named and set(found.split()) == {"module"}
+    shown, modules, imported = run(  # in one process, where each would load torch
+        "import graphveil; print(*(n for n in dir(graphveil) if not n.startswith('_')))\n"
+        f"print(*(type(getattr(graphveil, n)).__name__ for n in {sorted(named)}))\n"
+        "del graphveil\n"
+        "from graphveil import *; print(*(n for n in dir() if not n.startswith('__')))"
+    ).splitlines()
+    assert set(shown.split()) == PUBLIC, f"edit __dir__ in graphveil/__init__.py, or {_BOTH_LISTS}"
+    assert named and set(modules.split()) == {"module"}
+    assert set(imported.split()) == PUBLIC, f"edit {_BOTH_LISTS}"
 
 
 def test_type_checkers_see_the_names_that_are_there() -> None:
@@ -152,11 +152,6 @@ def run(code: str) -> str:
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "rich", "typer")
     assert run(f"import sys, graphveil; print([m for m in {heavy!r} if m in sys.modules])") == "[]"
-
-
-def test_importing_the_package_takes_well_under_half_a_second() -> None:
-    code = "import time; t = time.process_time(); import graphveil; print(time.process_time() - t)"
-    assert float(run(code)) < 0.5
 
 
 def test_running_the_module_is_the_command() -> None:

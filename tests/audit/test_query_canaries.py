@@ -297,8 +297,10 @@ def canaries_of_small_graphs(query: Query, plan: ReleasePlan) -> CanaryResult:
     return found
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_small_graphs_certify_most_of_a_claim_and_no_more(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("outcomes", "total")])
+def test_small_graphs_certify_most_of_a_claim_and_no_more(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries with canaries of their own; an audit of all others inserts these, which is tested above."""
+    monkeypatch.setattr(query_canaries, "_RECORDS", 1024)
     plan = PLANS[name]
     found = canaries_of_small_graphs(plan.queries[0], plan)
     certified = privacy_curve(found.certified).epsilon(DELTA)

@@ -13,6 +13,7 @@ from command import Invoke
 from torch.nn.functional import cross_entropy
 
 import graphveil as gv
+from graphveil.audit import query_canaries
 from graphveil.auto import AutoClassifier
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import ByGroup, compose
@@ -296,7 +297,10 @@ def test_another_graph_is_predicted_by_the_chosen_method(tiny: Graph) -> None:
     assert model.guarantee_with_predictions.releases == 2
 
 
-def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) -> None:
+def test_the_run_of_a_command_states_the_choice(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_canaries, "_RECORDS", 64)  # what they certify is measured elsewhere
     folder = tmp_path / "run"
     words = "train auto --dataset synthetic/tiny --unit node-record --epsilon 4 --out"
     answer = invoke(words, folder)
