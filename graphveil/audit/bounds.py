@@ -45,6 +45,7 @@ _GRID_POINTS = 1201
 _MULTIPLIER_BISECTIONS = 24  # of a range of 10^4: the multiplier to a millionth
 _LOG_TILTS = (-12.0, 4.0)  # between which the best exponent of Chernoff's bound is searched
 Scores = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @checked
@@ -74,15 +75,20 @@ class LowerBound:
 
     def __str__(self) -> str:
         mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
-        most = (
-            "no maximum"
-            if math.isinf(self.max_certifiable)
-            else f"maximum certifiable {self.max_certifiable:.3f}"
-        )
+        certifiable = self.max_certifiable
+        most = "no maximum" if math.isinf(certifiable) else f"maximum certifiable {certifiable:.3f}"
         return (
             f"epsilon >= {self.epsilon:.3f} at delta = {self.delta:g}{mu} with confidence "
             f"{100 * self.confidence:g} % ({self.method}; {most})"
         )
+
+
+def _bound(
+    method: str, epsilon: float, most: float, delta: float, confidence: float, mu: float | None = None
+) -> LowerBound:
+    return LowerBound(
+        epsilon=epsilon, delta=delta, confidence=confidence, max_certifiable=most, method=method, mu=mu
+    )
 
 
 # -- repeated runs -----------------------------------------------------------------------------------------
@@ -122,14 +128,14 @@ def repeated_runs(
     checks.within(0, 1, delta=delta)
     _check_confidence(confidence)
     epsilon = _from_counts(tp, with_canary, fp, without_canary, delta, 1 - confidence)
-    max_certifiable = _from_counts(with_canary, with_canary, 0, without_canary, delta, 1 - confidence)
-    return LowerBound(
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        max_certifiable=max_certifiable,
-        method="repeated runs",
-    )
+    most = _from_counts(with_canary, with_canary, 0, without_canary, delta, 1 - confidence)
+    return _bound("repeated runs", epsilon, most, delta, confidence)
+
+
+def counted_runs(detected: Bools, present: Bools, confidence: float) -> LowerBound:
+    """Return the bound at delta = 0 from canaries: which were detected, and which were present."""
+    tp, fp = int(detected[present].sum()), int(detected[~present].sum())
+    return repeated_runs(tp, int(present.sum()), fp, int((~present).sum()), confidence=confidence)
 
 
 def _from_counts(
@@ -225,13 +231,8 @@ def odds_of_runs(
     _check_counts(fp, without_canary)
     log_odds_bound = _log_odds(tp, with_canary, fp, without_canary, 1 - confidence)
     most = _log_odds(with_canary, with_canary, 0, without_canary, 1 - confidence)
-    return LowerBound(
-        epsilon=max(0.0, log_odds_bound / 2),
-        delta=0.0,
-        confidence=confidence,
-        max_certifiable=max(0.0, most / 2),
-        method="odds of repeated runs",
-    )
+    epsilons = max(0.0, log_odds_bound / 2), max(0.0, most / 2)
+    return _bound("odds of repeated runs", *epsilons, 0.0, confidence)
 
 
 def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significance: float) -> float:
@@ -294,17 +295,9 @@ def one_run(
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
-        return _largest_rejected(
-            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta) <= 1 - confidence
-        )
+        return _largest_rejected(lambda e: p_value(canaries, guesses, right, e, delta) <= 1 - confidence)
 
-    return LowerBound(
-        epsilon=certified(correct),
-        delta=delta,
-        confidence=confidence,
-        max_certifiable=certified(guesses),
-        method="one run",
-    )
+    return _bound("one run", certified(correct), certified(guesses), delta, confidence)
 
 
 def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
@@ -357,19 +350,10 @@ def one_run_gaussian(
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
-        return _largest_rejected(
-            lambda mu: gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence)
-        )
+        return _largest_rejected(lambda m: gaussian_claim_fails(canaries, guesses, right, m, 1 - confidence))
 
-    mu = certified(correct)
-    return LowerBound(
-        epsilon=epsilon_of(mu, delta),
-        delta=delta,
-        confidence=confidence,
-        max_certifiable=epsilon_of(certified(guesses), delta),
-        method="one run, Gaussian",
-        mu=mu,
-    )
+    mu, most = certified(correct), epsilon_of(certified(guesses), delta)
+    return _bound("one run, Gaussian", epsilon_of(mu, delta), most, delta, confidence, mu)
 
 
 def gaussian_claim_fails(canaries: int, guesses: int, correct: int, mu: float, significance: float) -> bool:
@@ -446,14 +430,7 @@ def summed_gaussian(
     widest = largest_deviation([with_canary, without_canary], half)
     error = math.sqrt(1 / len(with_canary) + 1 / len(without_canary))
     mu = max(0.0, difference / widest + float(ndtri(half)) * error)
-    return LowerBound(
-        epsilon=epsilon_of(mu, delta),
-        delta=delta,
-        confidence=confidence,
-        max_certifiable=math.inf,
-        method="sum over canaries",
-        mu=mu,
-    )
+    return _bound("sum over canaries", epsilon_of(mu, delta), math.inf, delta, confidence, mu)
 
 
 def largest_deviation(groups: list[Scores], significance: float) -> float:
@@ -516,13 +493,11 @@ def sampled_training(
     epsilon = 0.0
     if math.isfinite(largest):
         epsilon = privacy_curve(PoissonGaussian(largest, sampling_rate, steps)).epsilon(delta)
-    return LowerBound(
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        max_certifiable=math.inf,
-        method="likelihood ratio of steps",
-    )
+    return steps_bound(epsilon, delta, confidence)
+
+
+def steps_bound(epsilon: float, delta: float, confidence: float) -> LowerBound:
+    return _bound("likelihood ratio of steps", epsilon, math.inf, delta, confidence)
 
 
 def largest_multiplier(

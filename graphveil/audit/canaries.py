@@ -8,7 +8,7 @@ the maximum certifiable epsilon. ``audit_plan`` gives larger bounds for single q
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from graphveil.audit.bounds import (
     CONFIDENCE,
     LowerBound,
     _check_confidence,
+    counted_runs,
     odds_of_runs,
     one_run,
     one_run_gaussian,
@@ -72,13 +73,11 @@ def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
     low, high = np.minimum(sources, targets), np.maximum(sources, targets)
     slots = ends.min(axis=1) * graph.num_nodes + ends.max(axis=1)
     rest = ~np.isin(low * graph.num_nodes + high, slots)
-    edges = Adjacency.from_edges(
+    with_canaries = _with_edges(
+        graph,
         np.concatenate([sources[rest], ends[present, 0]]),
         np.concatenate([targets[rest], ends[present, 1]]),
-        num_nodes=graph.num_nodes,
-        directed=graph.directed,
     )
-    with_canaries = graph.replace(adjacency=edges)
     return CanaryGraph(with_canaries, with_canaries, ends, present)
 
 
@@ -94,10 +93,7 @@ def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> Canary
     labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))
     sources, targets = _edges(graph.adjacency)
     kept = ~(np.isin(sources, places) | np.isin(targets, places))
-    edges = Adjacency.from_edges(
-        sources[kept], targets[kept], num_nodes=graph.num_nodes, directed=graph.directed
-    )
-    every = graph.replace(y=labels, adjacency=edges)
+    every = _with_edges(graph, sources[kept], targets[kept]).replace(y=labels)
     nulled = labels.clone()
     nulled[torch.from_numpy(places[~present])] = -1
     return CanaryGraph(every.replace(y=nulled), every, places, present)
@@ -106,6 +102,11 @@ def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> Canary
 def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     targets = np.repeat(np.arange(adjacency.num_nodes), adjacency.indptr.diff().numpy())
     return adjacency.indices.numpy().astype(np.int64), targets
+
+
+def _with_edges(graph: Graph, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Graph:
+    count, directed = graph.num_nodes, graph.directed
+    return graph.replace(adjacency=Adjacency.from_edges(sources, targets, num_nodes=count, directed=directed))
 
 
 def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
@@ -185,9 +186,8 @@ def audit_training(
     if records:
         assert ready.train_mask is not None
         trained = ready.train_mask.numpy()[inserted.places]
-        inserted = CanaryGraph(
-            ready, inserted.query_graph, inserted.places[trained], inserted.present[trained]
-        )
+        places, present = inserted.places[trained], inserted.present[trained]
+        inserted = replace(inserted, graph=ready, places=places, present=present)
     model.fit(ready, **fit)
     scores = (score or (label_likelihood if records else prediction_similarity))(model, inserted)
     count, present = len(scores), inserted.present
@@ -196,16 +196,13 @@ def audit_training(
     correct = int(present[order[-each:]].sum() + (~present[order[:each]]).sum())
     guarantee, plan = model.fitted.guarantee, model.fitted.plan
     delta = guarantee.delta or 1e-5
-    gaussian = None
-    if plan is None or plan.mu:
-        gaussian = one_run_gaussian(count, 2 * each, correct, delta=delta, confidence=confidence)
+    bound, gaussian = (
+        kind(count, 2 * each, correct, delta=delta, confidence=confidence)
+        for kind in (one_run, one_run_gaussian)
+    )
+    has_mu = plan is None or plan.mu
     return TrainingAudit(
-        bound=one_run(count, 2 * each, correct, delta=delta, confidence=confidence),
-        gaussian=gaussian,
-        canaries=count,
-        guesses=2 * each,
-        correct=correct,
-        claimed=guarantee.epsilon,
+        bound, gaussian if has_mu else None, count, 2 * each, correct, claimed=guarantee.epsilon
     )
 
 
@@ -255,7 +252,7 @@ def audit_label_mechanism(
     reported = mechanism.perturb(labels, stream=(noise or LocalNoise()).stream("labels"))
     members = mechanism.members(reported)
     detected = members[:, 0] & ~members[:, 1]
-    return _counted(detected, labels == 0, confidence)
+    return counted_runs(detected, labels == 0, confidence)
 
 
 @checked
@@ -298,19 +295,25 @@ def audit_feature_mechanism(
         return _by_feature(mechanism, confidence, noise or LocalNoise(), most)
     if not isinstance(mechanism, MultiBit) and mechanism.dim > 1:
         return None
-    stream = (noise or LocalNoise()).stream("features")
-    low, high = (
-        np.broadcast_to(bound, mechanism.dim) for bound in (mechanism.bounds.low, mechanism.bounds.high)
-    )
     detected, inside = [], []
+    for is_high, outcome in _reports(mechanism, num_records, noise or LocalNoise()):
+        detected.append((outcome >= outcome.max()).all(axis=1))
+        inside.append(is_high)
+    return counted_runs(np.concatenate(detected), np.concatenate(inside), confidence)
+
+
+def _reports(
+    mechanism: FeatureMechanism, num_records: int, noise: LocalNoise
+) -> Iterator[tuple[Bools, np.ndarray]]:
+    """Yield which records of a block have the highest features, others the lowest, and reported values."""
+    stream, bounds = noise.stream("features"), mechanism.bounds
+    low, high = (np.broadcast_to(end, mechanism.dim) for end in (bounds.low, bounds.high))
     block = max(2, _NUMBERS // mechanism.dim)
     for start in range(0, 2 * num_records, block):
         rows = np.arange(start, min(2 * num_records, start + block))
-        x = np.where((rows % 2 == 0)[:, None], high, low)
-        outcome = mechanism.perturb(x, stream=stream, rows=rows).values
-        detected.append((outcome >= outcome.max()).all(axis=1))
-        inside.append(rows % 2 == 0)
-    return _counted(np.concatenate(detected), np.concatenate(inside), confidence)
+        is_high = rows % 2 == 0
+        x = np.where(is_high[:, None], high, low)
+        yield is_high, mechanism.perturb(x, stream=stream, rows=rows).values
 
 
 def _check_num_records(num_records: int, confidence: float) -> None:
@@ -333,16 +336,10 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most
             needed = min(most, max(needed, wanted))
         num_records = max(num_records, math.ceil(needed / size))
     # How often the highest and the lowest record report a feature's highest bin.
-    stream, top = noise.stream("features"), mechanism.sizes - 1
-    low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
     reported = np.zeros((2, mechanism.dim), dtype=np.int64)
-    block = max(2, _NUMBERS // mechanism.dim)
-    for start in range(0, 2 * num_records, block):
-        rows = np.arange(start, min(2 * num_records, start + block))
-        for side, record in enumerate((high, low)):
-            own = rows[rows % 2 == side]
-            x = np.broadcast_to(record, (len(own), mechanism.dim))
-            reported[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
+    for is_high, values in _reports(mechanism, num_records, noise):
+        at_top = values == mechanism.sizes - 1
+        reported += [at_top[is_high].sum(axis=0), at_top[~is_high].sum(axis=0)]
     detected = np.stack([np.bincount(which, weights=counts).astype(np.int64) for counts in reported])
     significance = (1 - confidence) / len(laws)
     bounds = [
@@ -351,17 +348,11 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most
         )
         for law, size, tp, fp in zip(laws, sizes.tolist(), *detected.tolist(), strict=True)
     ]
+    pairs = list(zip(sizes, bounds, strict=True))
     return replace(
         bounds[0],
-        epsilon=float(sum(size * bound.epsilon for size, bound in zip(sizes, bounds, strict=True))),
+        epsilon=float(sum(size * bound.epsilon for size, bound in pairs)),
         confidence=confidence,
-        max_certifiable=float(
-            sum(size * bound.max_certifiable for size, bound in zip(sizes, bounds, strict=True))
-        ),
+        max_certifiable=float(sum(size * bound.max_certifiable for size, bound in pairs)),
         method="counts of runs, feature by feature",
     )
-
-
-def _counted(detected: np.ndarray, inside: np.ndarray, confidence: float) -> LowerBound:
-    tp, fp = int(detected[inside].sum()), int(detected[~inside].sum())
-    return repeated_runs(tp, int(inside.sum()), fp, int((~inside).sum()), confidence=confidence)

@@ -7,9 +7,7 @@ measures how they differ. Everything here reads true edges, and is internal.
 
 from __future__ import annotations
 
-# DOC of comparison_tmp
-# """The structural queries of a released graph and of the true one. Internal: it reads true edges."""
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -469,18 +467,19 @@ def compare(
     streams = PublicStreams(seed)
     start = sample_sources(first.num_nodes, sources, rng=streams.numpy("sources"))
     true, noisy = (
-        profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
+        Profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
     )
     notes = [f"everything sampled was drawn with seed {seed}"]
     if not true.paths.complete:
         notes.append(
-            f"paths are those from {len(start):,} of {true.nodes:,} nodes, the same of both graphs; a "
+            f"paths are those from {len(start):,} of {true.graph.nodes:,} nodes, the same of both graphs; a "
             "diameter is at least the one shown"
         )
     for name, one in (("true", true), ("released", noisy)):
         if one.clustering.sampled:
             notes.append(f"triangles and clustering of the {name} graph are estimates from a million wedges")
-    return StructuralComparison(tuple(_queries(true, noisy)), tuple(notes))
+    answered = ((name, measure, value(true), value(noisy)) for name, measure, value in QUERIES)
+    return StructuralComparison(tuple(_compared(*one) for one in answered), tuple(notes))
 
 
 def _graph_of(given: object) -> Graph:
@@ -494,79 +493,65 @@ def _graph_of(given: object) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """The exact answers about a graph, and those from samples; as private as its edges."""
+    """The exact answers about a graph, and those from samples; as private as its edges.
 
-    nodes: int
-    edges: int
-    average_degree: float
-    degree_variance: float
-    degree_counts: Integers
-    assortativity: float | None
-    clustering: Clustering
-    paths: PathLengths
-    communities: Integers
-    modularity: float | None
-    centrality: Floats
+    Two graphs with the same streams are sampled alike.
+    """
 
+    graph: SimpleGraph
+    sources: npt.NDArray[np.intp]
+    streams: PublicStreams
 
-def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicStreams) -> Profile:
-    """Return the profile of a graph; two graphs with the same streams are sampled alike."""
-    found = communities(graph)
-    return Profile(
-        nodes=graph.nodes,
-        edges=graph.edges,
-        average_degree=average_degree(graph),
-        degree_variance=degree_variance(graph),
-        degree_counts=degree_counts(graph),
-        assortativity=assortativity(graph),
-        clustering=clustering(graph, rng=streams.numpy("wedges")),
-        paths=path_lengths(graph, sources),
-        communities=found,
-        modularity=modularity(graph, found),
-        centrality=eigenvector_centrality(graph),
-    )
+    @cached_property
+    def clustering(self) -> Clustering:
+        return clustering(self.graph, rng=self.streams.numpy("wedges"))
+
+    @cached_property
+    def paths(self) -> PathLengths:
+        return path_lengths(self.graph, self.sources)
+
+    @cached_property
+    def communities(self) -> Integers:
+        return communities(self.graph)
 
 
-def _queries(true: Profile, noisy: Profile) -> list[StructuralQuery]:
-    def scalar(name: str, first: float | None, second: float | None) -> StructuralQuery:
-        return StructuralQuery(name, first, second, relative_error(first, second), RELATIVE)
-
-    degrees = _aligned([true.degree_counts, noisy.degree_counts])
-    paths = true.paths, noisy.paths
-    finite = _aligned([one.counts for one in paths])  # pairs by length, and last those without a path
-    lengths = [np.append(counts, one.apart) for counts, one in zip(finite, paths, strict=True)]
-    close, far = true.clustering, noisy.clustering
-    labels, entries = (true.communities, noisy.communities), (true.centrality, noisy.centrality)
-    groups, nmi = [int(one.max()) + 1 for one in labels], normalized_mutual_information(*labels)
-    largest, mae = [float(one.max()) for one in entries], mean_absolute_error(*entries)
-    return [
-        scalar("nodes", true.nodes, noisy.nodes),
-        scalar("edges", true.edges, noisy.edges),
-        scalar("triangles", close.triangles, far.triangles),
-        scalar("average degree", true.average_degree, noisy.average_degree),
-        scalar("degree variance", true.degree_variance, noisy.degree_variance),
-        _distribution("degree distribution", degrees),
-        scalar("diameter", true.paths.diameter, noisy.paths.diameter),
-        scalar("average shortest path", true.paths.average, noisy.paths.average),
-        _distribution("path-length distribution", lengths),
-        scalar("global clustering", close.transitivity, far.transitivity),
-        scalar("average clustering", close.average, far.average),
-        scalar("modularity", true.modularity, noisy.modularity),
-        scalar("assortativity", true.assortativity, noisy.assortativity),
-        StructuralQuery("communities", groups[0], groups[1], nmi, NMI),
-        StructuralQuery("eigenvector centrality", largest[0], largest[1], mae, MAE),
-    ]
+QUERIES: tuple[tuple[str, str, Callable[[Profile], Any]], ...] = (
+    ("nodes", RELATIVE, lambda one: one.graph.nodes),
+    ("edges", RELATIVE, lambda one: one.graph.edges),
+    ("triangles", RELATIVE, lambda one: one.clustering.triangles),
+    ("average degree", RELATIVE, lambda one: average_degree(one.graph)),
+    ("degree variance", RELATIVE, lambda one: degree_variance(one.graph)),
+    ("degree distribution", KL, lambda one: (degree_counts(one.graph), [])),
+    ("diameter", RELATIVE, lambda one: one.paths.diameter),
+    ("average shortest path", RELATIVE, lambda one: one.paths.average),
+    ("path-length distribution", KL, lambda one: (one.paths.counts, [one.paths.apart])),
+    ("global clustering", RELATIVE, lambda one: one.clustering.transitivity),
+    ("average clustering", RELATIVE, lambda one: one.clustering.average),
+    ("modularity", RELATIVE, lambda one: modularity(one.graph, one.communities)),
+    ("assortativity", RELATIVE, lambda one: assortativity(one.graph)),
+    ("communities", NMI, lambda one: one.communities),
+    ("eigenvector centrality", MAE, lambda one: eigenvector_centrality(one.graph)),
+)
 
 
-def _aligned(counts: Sequence[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int64]]:
-    """Return counts over the same values, those that one graph lacks being zero."""
-    longest = max(map(len, counts))
-    return [np.pad(one, (0, longest - len(one))) for one in counts]
+def _compared(name: str, measure: str, true: Any, noisy: Any) -> StructuralQuery:
+    """Return a query with the difference of its answers.
 
-
-def _distribution(name: str, counts: list[npt.NDArray[np.int64]]) -> StructuralQuery:
-    first, second = ((one / max(1, one.sum())).tolist() for one in counts)
-    return StructuralQuery(name, first, second, kl_divergence(*counts), KL)
+    Distributions are counts over the same values, those that one graph lacks being zero, and counts of what
+    has no value, such as pairs without a path.
+    """
+    if measure == NMI:
+        error = normalized_mutual_information(true, noisy)
+        return StructuralQuery(name, int(true.max()) + 1, int(noisy.max()) + 1, error, NMI)
+    if measure == MAE:
+        error = mean_absolute_error(true, noisy)
+        return StructuralQuery(name, float(true.max()), float(noisy.max()), error, MAE)
+    if measure == KL:
+        longest = max(len(counts) for counts, _ in (true, noisy))
+        both = [np.append(np.pad(counts, (0, longest - len(counts))), rest) for counts, rest in (true, noisy)]
+        shares = ((counts / max(1, counts.sum())).tolist() for counts in both)
+        return StructuralQuery(name, *shares, kl_divergence(*both), KL)
+    return StructuralQuery(name, true, noisy, relative_error(true, noisy), RELATIVE)
 
 
 def _cell(value: Value) -> str:

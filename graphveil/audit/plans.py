@@ -66,12 +66,10 @@ class PlanAudit:
                     "epsilon_at_least": one.bound.epsilon,
                     "claimed": one.claimed,
                     "mu_at_least": one.bound.mu,
-                    "max_certifiable_epsilon": None
-                    if math.isinf(one.bound.max_certifiable)
-                    else one.bound.max_certifiable,
+                    "max_certifiable_epsilon": most if math.isfinite(most) else None,
                     "bound": one.bound.method,
                 }
-                for one in self.planted
+                for one, most in ((one, one.bound.max_certifiable) for one in self.planted)
             ],
             "without_canaries": dict(self.without_canaries),
         }
@@ -130,17 +128,9 @@ def audit_plan(
                 if isinstance(one := certified[k], CanaryResult)
             ]
             bounds += [privacy_curve(compose(*events)).epsilon(plan.delta)] if events else []
-        audit = PlanAudit(
-            epsilon=max(bounds),
-            claimed=plan.epsilon,
-            delta=plan.delta,
-            confidence=confidence,
-            planted=tuple(one for one in found.values() if isinstance(one, CanaryResult)),
-            without_canaries={
-                query.describe().stage: one for query, one in found.items() if isinstance(one, str)
-            },
-        )
-        audits.append(audit)
+        planted = tuple(one for one in found.values() if isinstance(one, CanaryResult))
+        without = {query.describe().stage: one for query, one in found.items() if isinstance(one, str)}
+        audits.append(PlanAudit(max(bounds), plan.epsilon, plan.delta, confidence, planted, without))
     return max(audits, key=lambda audit: audit.epsilon)
 
 

@@ -14,8 +14,9 @@ result is published.
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -436,6 +437,11 @@ def has_row_per_node(query: Query) -> bool:
     return query.describe().values_per_node is not None
 
 
+def own_rows(query: Query, unit: Unit, place: tuple[int, ...]) -> tuple[int, ...]:
+    """Return rows that only the changed node receives, which the guarantee does not cover."""
+    return place if has_row_per_node(query) and isinstance(unit, NodeBoundedDegree) else ()
+
+
 # -- the comparison ------------------------------------------------------------------------------------------
 
 
@@ -484,17 +490,17 @@ class _Comparison:
         data = self._data(views)
         if not data or not drawn.neighbors:
             return
-        before = self._answers(views[0], data)
+        before, drawn_before = self._answers(views[0], data)
         for neighbor in drawn.neighbors[:most]:
             others = [replace(view, graph=neighbor.graph) for view in views]
             of_records = isinstance(self._unit, NodeUnit)  # under other units the data are public
-            after = self._answers(others[0], self._data(others) if of_records else data)
+            after, drawn_after = self._answers(others[0], self._data(others) if of_records else data)
             self._pairs += 1
-            pair = _Pair(self._queries, self._unit, views, others, before, after, neighbor.place)
+            pair = _Pair(self._queries, self._unit, views, others, (before, after), neighbor.place)
             if not pair.has_public_shapes():
                 self._note("shape", LossLowerBound(certain=1.0), pair)
                 continue
-            if pair.before.drawn != pair.after.drawn:
+            if drawn_before != drawn_after:
                 self._note("noise scale", LossLowerBound(certain=1.0), pair)
             differing = tuple(int(groups[node]) for node in pair.place)
             privacy_cost = self._privacy_cost(differing, drawn.public.nodes, pair.place)
@@ -516,11 +522,11 @@ class _Comparison:
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
 
-    def _answers(self, view: "NeighborView", data: list[QueryData[Any]]) -> "_Answers":
+    def _answers(self, view: "NeighborView", data: list[QueryData[Any]]) -> tuple[list[Floats], list[Draw]]:
         self._sampler.drawn.clear()
         edges = adjacency(view.graph, view.public, weighted=self._weighted)
         release = Release.open(self._plan, edges, view.groups, budget=MemoryLedger(), label="audit")
-        return _Answers([release.answer(one).double().numpy() for one in data], self._sampler.drawn.copy())
+        return [release.answer(one).double().numpy() for one in data], self._sampler.drawn.copy()
 
     def _privacy_cost(
         self, groups: tuple[int, ...], nodes: int, place: tuple[int, ...] = (), part: int = 0
@@ -563,14 +569,6 @@ class _Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class _Answers:
-    """Exact answers about one graph, and the requested noise."""
-
-    answers: list[Floats]
-    drawn: list[Draw]
-
-
-@dataclass(frozen=True, eq=False)
 class _Pair:
     """Two neighbors under some queries: their views and answers, and the nodes where they differ."""
 
@@ -578,16 +576,19 @@ class _Pair:
     unit: Unit
     views: list["NeighborView"]
     others: list["NeighborView"]
-    before: _Answers
-    after: _Answers
+    answers: tuple[list[Floats], list[Floats]]
     place: tuple[int, ...]
+
+    @property
+    def sides(self) -> Iterator[tuple[Query, "NeighborView", "NeighborView", Floats, Floats]]:
+        return zip(self.queries, self.views, self.others, *self.answers, strict=True)
 
     def has_public_shapes(self) -> bool:
         """Whether shapes are equal and rows are one for each node.
 
         The number of entries of an answer of node pairs follows from its noise.
         """
-        for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
+        for query, _, _, x, y in self.sides:
             if has_row_per_node(query) and not len(x) == len(y) == self.views[0].public.nodes:
                 return False
             if x.shape != y.shape and not isinstance(query.law, EdgeRandomizedResponse):
@@ -597,11 +598,8 @@ class _Pair:
     def loss(self) -> LossLowerBound:
         """Return the loss of all answers together, without rows that only the changed node receives."""
         total = LossLowerBound()
-        sides = zip(
-            self.queries, self.views, self.others, self.before.answers, self.after.answers, strict=True
-        )
-        for query, one, other, x, y in sides:
-            own = list(self._own_rows(query))
+        for query, one, other, x, y in self.sides:
+            own = list(own_rows(query, self.unit, self.place))
             if own:
                 x, y = x.copy(), y.copy()
                 x[own] = y[own] = 0.0
@@ -611,21 +609,14 @@ class _Pair:
     def reaches_too_far(self) -> bool:
         """Whether a row changes that no differing edge leads to."""
         both = self.views[0].graph, self.others[0].graph
-        for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
+        for query, _, _, x, y in self.sides:
             if not has_row_per_node(query):
                 continue
+            reached = {*(self.place[1:] if isinstance(self.unit, DirectedEdge) else self.place)}
             if isinstance(self.unit, NodeUnit):
-                reached = {
-                    v for graph in both for q in self.place for v in np.flatnonzero(graph.a[q]).tolist()
-                }
-            else:
-                reached = {*(self.place[1:] if isinstance(self.unit, DirectedEdge) else self.place)}
+                ends = (np.flatnonzero(graph.a[q]).tolist() for graph in both for q in self.place)
+                reached = set(chain.from_iterable(ends))
             changed = {*np.flatnonzero((x != y).any(axis=1)).tolist()}
-            if not changed <= reached | {*self._own_rows(query)}:
+            if not changed <= reached | {*own_rows(query, self.unit, self.place)}:
                 return True
         return False
-
-    def _own_rows(self, query: Query) -> tuple[int, ...]:
-        """Return rows that only the changed node receives, which the guarantee does not cover."""
-        private = has_row_per_node(query) and isinstance(self.unit, NodeBoundedDegree)
-        return self.place if private else ()

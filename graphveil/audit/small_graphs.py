@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, singledispatch
 from itertools import combinations, permutations
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -27,7 +28,16 @@ Floats = npt.NDArray[np.float64]
 Neighbors = tuple["SmallGraph", "SmallGraph"]
 Drawing = Callable[[Rng], Neighbors]
 
-SHAPES = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
+SHAPES: dict[str, Callable[[int, list[Pair]], list[Pair]]] = {  # of n nodes, with some random pairs
+    "random": lambda n, some: some,
+    "star": lambda n, some: [(0, v) for v in range(1, n)],
+    "clique": lambda n, some: list(permutations(range(n), 2)),
+    "hubs": lambda n, some: [(u, v) for u in range(min(2, n)) for v in range(n)] + some[:n],
+    "isolated": lambda n, some: [pair for pair in some if max(pair) < n // 2],
+    "path": lambda n, some: [(v, v + 1) for v in range(n - 1)],
+    "matching": lambda n, some: [(v, v + 1) for v in range(0, n - 1, 2)],
+    "empty": lambda n, some: [],
+}
 CLASSES, FEATURES = 3, 3
 NO_LABEL = -1  # the label of a null record
 NODES, _FEW = 32, 9  # largest number of nodes, and that of most graphs: small pairs are easier to read
@@ -148,27 +158,13 @@ class SmallGraph:
 def draw_graph(rng: Rng, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:
     """Draw a graph of any kind, its nodes in random order; three in four have up to nine."""
     n = max(least, int(rng.integers(1, (min(most, _FEW) if rng.random() < 0.75 else most) + 1)))
-    kind, density = SHAPES[rng.integers(len(SHAPES))], rng.random()
+    shape, density = list(SHAPES.values())[rng.integers(len(SHAPES))], rng.random()
     rows, columns = np.nonzero(rng.random((n, n)) < density * min(1, 16 / n))
     some = [(u, v) for u, v in zip(rows.tolist(), columns.tolist(), strict=True) if u != v]
-    edges: list[Pair] = []
-    match kind:
-        case "random":
-            edges = some
-        case "isolated":
-            edges = [pair for pair in some if max(pair) < n // 2]
-        case "clique":
-            edges = list(permutations(range(n), 2))
-        case "hubs":
-            edges = [(u, v) for u in range(min(2, n)) for v in range(n)] + some[:n]
-        case "star":
-            edges = [(0, v) for v in range(1, n)]
-        case "path":
-            edges = [(v, v + 1) for v in range(n - 1)]
-        case "matching":
-            edges = [(v, v + 1) for v in range(0, n - 1, 2)]
     order = rng.permutation(n).tolist()
-    return SmallGraph.from_edges(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
+    return SmallGraph.from_edges(
+        n, [(order[u], order[v]) for u, v in shape(n, some)], directed=directed, rng=rng
+    )
 
 
 # -- single pairs, for functions ---------------------------------------------------------------------------
@@ -301,14 +297,11 @@ def adjacency(graph: SmallGraph, public: PublicGraphFacts, *, weighted: bool = F
     rng = public.draw("order")
     pairs = rng.permutation(np.repeat(pairs, 1 if weighted else int(rng.integers(1, 4)), axis=0))
     source, target = pairs.T
+    weights: dict[str, Any] = {}
     if weighted:
         table = public.draw("weights of pairs").random((public.nodes, public.nodes)) * _MAX_WEIGHT
-        shares = np.maximum(table, table.T)[source, target]
-        found = Adjacency.from_edges(
-            source, target, num_nodes=public.nodes, directed=not halves, weight=shares, max_weight=_MAX_WEIGHT
-        )
-    else:
-        found = Adjacency.from_edges(source, target, num_nodes=public.nodes, directed=not halves)
+        weights = {"weight": np.maximum(table, table.T)[source, target], "max_weight": _MAX_WEIGHT}
+    found = Adjacency.from_edges(source, target, num_nodes=public.nodes, directed=not halves, **weights)
     # Of an undirected graph, one end's list may miss an edge once a record is nulled.
     return replace(found, directed=False) if public.mutual and not halves else found
 
@@ -354,9 +347,8 @@ def _record_family(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
     others = []
     for q in range(graph.nodes):
         rest = {pair for pair in graph.edges if pair[0] != q}
-        others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
-        if unit.replace_one:  # by the opposite record with the same out-edges, and by any other one
-            others.append(Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
+        others += _changed_records(graph, q, rest, unit.replace_one)
+        if unit.replace_one:  # also by any other record
             own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
             other = graph.with_edges(rest | own)
             other = other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES)))
@@ -383,10 +375,15 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
     graph, others = replace(drawn.with_edges(kept), directed=True), []
     for q in range(graph.nodes):
         rest = {pair for pair in graph.edges if q not in pair}
-        others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
-        if unit.replace_one:
-            others.append(Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
+        others += _changed_records(graph, q, rest, unit.replace_one)
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
+
+
+def _changed_records(graph: SmallGraph, q: int, rest: set[Pair], replaced: bool) -> list[Neighbor]:
+    """Return the graph with a null record and the other edges, and with the opposite record, same edges."""
+    graphs = [graph.with_edges(rest).with_record(q, 0.0, NO_LABEL)]
+    graphs += [graph.with_record(q, 1 - graph.x[q], int(graph.y[q]))] if replaced else []
+    return [Neighbor(one, (q,)) for one in graphs]
 
 
 def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:

@@ -17,7 +17,14 @@ from graphveil.audit import (
     canaries,
     query_canaries,
 )
-from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
+from graphveil.audit.query_canaries import (
+    Canaries,
+    CanaryContext,
+    CanaryResult,
+    build_canaries,
+    insert_canaries,
+    release_canaries,
+)
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.dendrogram import BlockCountQuery, TreeSearchQuery
@@ -50,7 +57,8 @@ from graphveil.mechanisms import (
     SubsetSelection,
     WeightedAllocation,
 )
-from graphveil.release.weights import Attention, SigmoidCos
+from graphveil.papers.attention import Attention
+from graphveil.papers.weights import SigmoidCos
 
 DELTA = 1e-5
 EDGE, OWNER, SUBSET = UndirectedEdge(), NodeRecord(), EdgeSubset()
@@ -269,8 +277,8 @@ def test_every_query_has_example_data_or_a_reason(kind: Any) -> None:
 
 
 def test_every_query_with_canaries_of_its_own_is_audited_here() -> None:
-    default = insert_canaries.dispatch(object)
-    planted = {kind for kind in SHIPPED if insert_canaries.dispatch(kind) is not default}
+    default = build_canaries.dispatch(object)
+    planted = {kind for kind in SHIPPED if build_canaries.dispatch(kind) is not default}
     assert planted <= {type(query) for plan in PLANS.values() for query in plan.queries}
 
 
@@ -292,9 +300,9 @@ EXAMPLES = [
 
 def canaries_of_small_graphs(query: Query, plan: ReleasePlan) -> CanaryResult:
     context = CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5)
-    found = insert_canaries.dispatch(object)(query, context)
-    assert isinstance(found, CanaryResult)
-    return found
+    built = build_canaries.dispatch(object)(query, context)
+    assert isinstance(built, Canaries)
+    return release_canaries(query, context, built)
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("outcomes", "total")])
