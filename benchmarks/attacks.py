@@ -68,8 +68,6 @@ from graphveil.attacks.poisoning import (
     reports_of,
 )
 from graphveil.attacks.reconstruction import (
-    in_unit_range,
-    random_map,
     ridge,
 )
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
@@ -84,7 +82,13 @@ from graphveil.estimators.features.crossfit import public_posteriors
 from graphveil.estimators.session import Session
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.papers.as_published.image_networks import image_encoder, principal_axes, up_convolution
+from graphveil.papers.as_published.image_networks import (
+    image_encoder,
+    in_unit_range,
+    principal_axes,
+    random_map,
+    up_convolution,
+)
 
 Record = dict[str, Any]
 EDGE = {"unit": "undirected-edge"}

@@ -310,12 +310,8 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
         if noisy:  # a fit keeps the numbers of the released node pairs
             domain = Domain.whole(graph.num_nodes, directed=graph.directed)
             edges = adjacency_of(fitted.released["graph"], domain, None, "")
-        answered = network_predict(trained.network, edges)
-
-        def predict(x: Matrix) -> Floats:
-            return answered(_scaled(fitted.scaling, x))
-
-        return ServedModel(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
+        answered, source = network_predict(trained.network, edges), RELEASED_GRAPH if noisy else EXACT
+        return ServedModel(lambda x: answered(_scaled(fitted.scaling, x)), source, proba, {})
     if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
 
         def recomputed(x: Matrix) -> Floats:
@@ -345,13 +341,7 @@ def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
         Reads: the exact edges. The result is internal.
     """
     exact = copy.deepcopy(network).double().eval()
-
-    @torch.no_grad()
-    def predict(x: Matrix) -> Floats:
-        logits: Tensor = exact(float64_batch(x), adjacency)
-        return logits.softmax(dim=1).numpy()
-
-    return predict
+    return torch.no_grad()(lambda x: _proba(exact, float64_batch(x), adjacency).numpy())
 
 
 def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:

@@ -50,11 +50,11 @@ ONE_RELEASE = (
     "all pairs share the noise of one release, so this row deviates from its mean over releases, which is at "
     "most the bound for one edge"
 )
-_MIN_NORM = 1e-12
 _NARROW = 64  # rows this narrow are also compared entry by entry
 _MAX_TRAIN_EDGES, _NON_EDGES_PER_EDGE = 1_000, 8  # that a supervised attacker learns from
-_AT_ONCE = 1 << 17
 _DECAY = 1e-3
+_AT_ONCE = 1 << 14  # pairs per chunk
+_MIN_NORM = 1e-12
 
 
 @checked
@@ -294,9 +294,7 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
         Reads: the given rows only. Charges: nothing. The result is as private as the rows.
     """
     drawn = dense_rows(rows, pairs.nodes)
-    centered = drawn - drawn.mean(axis=1, keepdims=True)
-    unit = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), _MIN_NORM)
-    return np.asarray((unit @ unit.T)[pairs.one, pairs.other])
+    return np.asarray(_cosines(drawn - drawn.mean(axis=1, keepdims=True))[pairs.one, pairs.other])
 
 
 # -- attackers who know some of the edges ------------------------------------------------------------------
@@ -451,10 +449,6 @@ def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2
             scores[some] = model.scores(known.columns(pairs.one[some], pairs.other[some]))
         scores[judged] = rankdata(scores[judged], method="max") / len(judged)  # ties have one rank
     return scores
-
-
-_AT_ONCE = 1 << 14  # pairs per chunk
-_MIN_NORM = 1e-12
 
 
 @checked

@@ -231,8 +231,7 @@ def attack_membership(
         chosen = replace(chosen, per_class=max(5, min(_PAPER_PER_CLASS, int(second) // 2)))
     assert chosen.per_class is not None  # for the type checker
     shadow, nodes = shadow_graph(graph, chosen.per_class, chosen.seed)
-    keywords = {**model.get_params(), "seed": chosen.seed, "unsafe_noise_seed": None}
-    copy = type(model)(**keywords).fit(shadow)
+    copy = _refitted(model, shadow, chosen.seed)
     # As many members of the shadow graph as others, in random order.
     rng, (pool, inside) = PublicStreams(chosen.seed).numpy("samples"), select_evaluated_nodes(shadow)
     size = min(int(inside.sum()), int((~inside).sum()))
@@ -240,27 +239,30 @@ def attack_membership(
     order = rng.permutation(2 * size)
     samples, members = inputs_of(copy, shadow)[even][order], (np.arange(2 * size) < size)[order]
     evaluated_nodes, truth = select_evaluated_nodes(graph, nodes if chosen.disjoint else None)
+    known, validation = len(samples), _ATTACK_VALIDATION
     if chosen.evaluate_on == "shadow":
         learn, select = _SHADOW_SPLIT
-        known = round((learn + select) * len(samples))
-        learned = fit_discriminator(
-            samples[:known], members[:known], seed=chosen.seed, validation=select / (learn + select)
-        )
-        found, judged = learned.scores(samples[known:]), members[known:]
+        known, validation = round((learn + select) * known), select / (learn + select)
+        tried, judged = samples[known:], members[known:]
     else:
-        learned = fit_discriminator(samples, members, seed=chosen.seed, validation=_ATTACK_VALIDATION)
-        found, judged = learned.scores(inputs_of(model, graph)[evaluated_nodes]), truth
-    attackers = {SHADOW_MLP: RocCurve.from_scores(found, judged)}
+        tried, judged = inputs_of(model, graph)[evaluated_nodes], truth
+    learned = fit_discriminator(samples[:known], members[:known], seed=chosen.seed, validation=validation)
+    found = learned.scores(tried)
     sure = confidence(model, graph)
-    attackers[CONFIDENCE] = RocCurve.from_scores(sure[evaluated_nodes], truth)
+    scores = {CONFIDENCE: sure[evaluated_nodes]}
     if chosen.shadows:
         ensemble = fit_ensemble(model, graph, chosen.shadows, seed=chosen.seed)
-        level = standardized(sure)
-        attackers[LIRA] = RocCurve.from_scores(lira_scores(ensemble, level)[evaluated_nodes], truth)
-        bayes = bayes_scores(ensemble, level, SecretEdges.from_adjacency(graph.adjacency), evaluated_nodes)
-        attackers[BAYES] = RocCurve.from_scores(bayes, truth)
-    theoretical_bound = theoretical_bound_of(model.guarantee, "record")
-    return MembershipReport(attackers, theoretical_bound, model.guarantee.unit, len(judged), chosen)
+        level, edges = standardized(sure), SecretEdges.from_adjacency(graph.adjacency)
+        scores[LIRA] = lira_scores(ensemble, level)[evaluated_nodes]
+        scores[BAYES] = bayes_scores(ensemble, level, edges, evaluated_nodes)
+    attackers = {name: RocCurve.from_scores(values, truth) for name, values in scores.items()}
+    attackers = {SHADOW_MLP: RocCurve.from_scores(found, judged), **attackers}
+    bound = theoretical_bound_of(model.guarantee, "record")
+    return MembershipReport(attackers, bound, model.guarantee.unit, len(judged), chosen)
+
+
+def _refitted(model: Estimator, graph: Graph, seed: int) -> Estimator:
+    return type(model)(**{**model.get_params(), "seed": seed, "unsafe_noise_seed": None}).fit(graph)
 
 
 @checked
@@ -442,8 +444,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
         others = torch.zeros(graph.num_nodes, dtype=torch.bool)
         others[pool] = True
         split = graph.with_split(chosen, graph.labeled_in("val"), others & ~chosen)
-        keywords = {**model.get_params(), "seed": seed + number, "unsafe_noise_seed": None}
-        found.append(standardized(confidence(type(model)(**keywords).fit(split), graph)))
+        found.append(standardized(confidence(_refitted(model, split, seed + number), graph)))
     return Ensemble(members, np.array(found))
 
 

@@ -101,10 +101,8 @@ class PoisonedCollection:
     ) -> PoisoningReport:
         checks.within(0, 0.5, share=share)
         clients = malicious_clients(self.graph, share, hubs=hubs, seed=seed)
-        law = self.model.label_mechanism(self.graph.num_classes)
-        sent = poison_reports(
-            self.reports_sent, self.graph, law, clients, strategy, PublicStreams(seed).numpy("lies")
-        )
+        law, rng = self.model.label_mechanism(self.graph.num_classes), PublicStreams(seed).numpy("lies")
+        sent = poison_reports(self.reports_sent, self.graph, law, clients, strategy, rng)
         poisoned = self.accuracy(sent)
         rejected = strategy == "unbounded"
         kept = drop_reports(self.reports_sent, clients) if rejected else sent

@@ -132,8 +132,7 @@ def attack_records(
     checks.shape((-1, -1), public=public)
     checks.shape((-1, public.shape[1]), secret=secret)
     if side is not None:
-        checks.integer_at_least(_WINDOW, side=side)
-        checks.shape((-1, side * side), public=public)
+        _check_images(side, public=public)
     clean, noise = embed(public), LocalNoise(unsafe_noise_seed=seed)
     seen = _randomized(mechanism, embed(secret), noise, "victims")
     noisy = _randomized(mechanism, np.tile(clean, (copies, 1)), noise, "attacker")
@@ -168,6 +167,11 @@ def attack_features(model: Estimator, graph: Graph, seed: int) -> Reconstruction
     return attack_records(public, secret, mechanism, seed=seed)
 
 
+def _check_images(side: int, **records: Floats) -> None:
+    checks.integer_at_least(_WINDOW, side=side)
+    checks.shape((-1, side * side), **records)
+
+
 def _randomized(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, purpose: str) -> Floats:
     return mechanism.estimate(mechanism.perturb(rows, stream=noise.stream(purpose))).astype(np.float64)
 
@@ -200,8 +204,7 @@ def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str
         )
     ssim = None
     if side is not None:
-        checks.integer_at_least(_WINDOW, side=side)
-        checks.shape((-1, side * side), found=found)
+        _check_images(side, found=found)
         pairs = zip(found.reshape(-1, side, side), true.reshape(-1, side, side), strict=True)
         ssim = float(np.mean([similarity(one, other) for one, other in pairs]))
     error = float(((found - true) ** 2).mean())
@@ -234,21 +237,3 @@ def similarity(one: Floats, other: Floats) -> float:
     edge = size // 2  # windows that reach beyond the image are left out
     inner = (slice(edge, one.shape[0] - edge), slice(edge, one.shape[1] - edge))
     return float((above / below)[inner].mean())
-
-
-# -- public embeddings of records --------------------------------------------------------------------------
-
-
-def random_map(inputs: int, outputs: int, *, seed: int = 0) -> Map:
-    """Return a frozen random network of two layers: a public embedding of tables."""
-    rng = PublicStreams(seed).numpy("random-map")
-    first = rng.normal(size=(inputs, 2 * outputs)) / np.sqrt(inputs)
-    second = rng.normal(size=(2 * outputs, outputs)) / np.sqrt(2 * outputs)
-    return lambda x: np.asarray(np.tanh(np.tanh(x @ first) @ second))
-
-
-def in_unit_range(map: Map, public: Floats) -> Map:
-    """Scale every output of a map to [0, 1] by its range over public records, and clip it."""
-    seen = map(public)
-    low, width = seen.min(axis=0), np.maximum(np.ptp(seen, axis=0), 1e-9)
-    return lambda x: np.asarray(np.clip((map(x) - low) / width, 0, 1))

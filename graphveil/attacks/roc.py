@@ -330,8 +330,7 @@ def theoretical_bound_of(
 
     # Both from above: between two points the trade-off curve is at most its value at the right one.
     grid = np.linspace(0.0, 1.0, _POINTS + 1)
-    rates = [most(float(rate)) for rate in grid[1:]]
-    advantage = max(right - float(left) for right, left in zip(rates, grid[:-1], strict=True))
-    area = min(1.0, float(np.mean(rates)))
-    advantage = min(guarantee.curve.delta(0.0) + guarantee.slack, advantage)
+    rates = np.array([most(float(rate)) for rate in grid[1:]])
+    area = min(1.0, float(rates.mean()))
+    advantage = min(guarantee.curve.delta(0.0) + guarantee.slack, float((rates - grid[:-1]).max()))
     return {**dict(zip(_BOUNDS, (area, advantage, most(0.001), most(0.01)), strict=True)), "valid": True}

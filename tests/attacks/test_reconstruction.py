@@ -12,14 +12,17 @@ from graphveil.attacks.reconstruction import (
     MEAN,
     NAIVE,
     SHUFFLED,
-    in_unit_range,
-    random_map,
     ridge,
     similarity,
 )
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.papers.as_published.image_networks import image_encoder, up_convolution
+from graphveil.papers.as_published.image_networks import (
+    image_encoder,
+    in_unit_range,
+    random_map,
+    up_convolution,
+)
 
 RNG = np.random.default_rng(0)
 HIDDEN = RNG.normal(size=(700, 3))

@@ -42,12 +42,12 @@ def figures_of(
     target: ReproductionTarget, points: Sequence[Point], formats: Sequence[str] = FORMATS
 ) -> dict[str, bytes]:
     found = dict[str, bytes]()
-    for dataset in dict.fromkeys(point.place[0] for point in points):
-        there = [point for point in points if point.place[0] == dataset and point.mean is not None]
+    for dataset in dict.fromkeys(point.place.dataset for point in points):
+        there = [point for point in points if point.place.dataset == dataset and point.mean is not None]
         if not there:
             continue
         with chart_style(_STYLE):
-            places = {point.place[3] for point in there} - {None}
+            places = {point.place.x for point in there} - {None}
             one_metric = [point for point in there if point.metric == target.metric]
             figure = _panels(target, there) if len(places) > 1 else _table(target, one_metric)
             reference = target.published_dataset(dataset)
@@ -73,14 +73,14 @@ def _figure(
 
 
 def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
-    panels = list(dict.fromkeys((point.place[1], point.metric) for point in points))
+    panels = list(dict.fromkeys((point.place.panel, point.metric) for point in points))
     metrics = list(dict.fromkeys(metric for _, metric in panels))
     columns = min(2, len(panels)) if len(metrics) == 1 else len(metrics)
     rows, same_scale = -(-len(panels) // columns), len(metrics) == 1
     figure, axes = _figure(columns, rows, _WIDTH, _HEIGHT, same_scale=same_scale)
     names = list(dict.fromkeys(line.name for line in target.lines))  # of one color on all data sets
     for place, panel in zip(axes, panels, strict=False):
-        own = [point for point in points if (point.place[1], point.metric) == panel]
+        own = [point for point in points if (point.place.panel, point.metric) == panel]
         _curves(place, target, own, names)
         place.set_title(panel[0])
         if panel in panels[::columns] or not same_scale:
@@ -106,8 +106,8 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     """Draw the lines of one panel; infinity is one step after the last point."""
     axis, scale = target.axis, 100 if target.percent else 1
     assert axis is not None
-    xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
-    endless = any(point.place[3] == float("inf") for point in points)
+    xs = sorted({point.place.x for point in points if point.place.x is not None and point.place.x < 1e9})
+    endless = any(point.place.x == float("inf") for point in points)
     beyond: float | None = None  # position of infinity
     if endless and xs:
         last, before = xs[-1], xs[-2] if len(xs) > 1 else None
@@ -115,16 +115,16 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
             beyond = last * 2 if before is None else last**2 / before
         else:
             beyond = last + 1 if before is None else 2 * last - before
-    for name in dict.fromkeys(point.place[2] for point in points):
+    for name in dict.fromkeys(point.place.line for point in points):
         number = names.index(name)
-        own = [point for point in points if point.place[2] == name]
+        own = [point for point in points if point.place.line == name]
         style: dict[str, Any] = {"color": LINE_COLORS[number % len(LINE_COLORS)], "zorder": 3}
-        if own[0].place[3] is None:
+        if own[0].place.x is None:
             place.axhline(scale * (own[0].mean or 0), label=name, linestyle="--", linewidth=1.2, **style)
             continue
         style["linestyle"] = LINES[number // len(LINE_COLORS) % len(LINES)]
-        own.sort(key=lambda point: point.place[3] or 0)
-        there = [point.place[3] or 0.0 for point in own]
+        own.sort(key=lambda point: point.place.x or 0)
+        there = [point.place.x or 0.0 for point in own]
         there = [beyond if beyond is not None and x == float("inf") else x for x in there]
         means = [scale * (point.mean or 0) for point in own]
         place.plot(there, means, marker=MARKERS[number % len(MARKERS)], label=name, **style)
@@ -158,9 +158,9 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     """
     scale = 100 if target.percent else 1
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
-    panels = list(dict.fromkeys(point.place[1] for point in points))
+    panels = list(dict.fromkeys(point.place.panel for point in points))
     for row, point in enumerate(points):
-        color = LINE_COLORS[panels.index(point.place[1]) % len(LINE_COLORS)]
+        color = LINE_COLORS[panels.index(point.place.panel) % len(LINE_COLORS)]
         mean, ends, known = scale * (point.mean or 0), point.interval, point.published
         if ends:
             place.plot([scale * end for end in ends], [row, row], color=color, linewidth=1.6, zorder=2)
@@ -174,7 +174,7 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     place.grid(axis="x")
     place.grid(visible=False, axis="y")
     where = "".join(
-        f", at {target.axis.label} {x:g}" for x in {p.place[3] for p in points} - {None} if target.axis
+        f", at {target.axis.label} {x:g}" for x in {p.place.x for p in points} - {None} if target.axis
     )
     place.set_xlabel(f"{target.metrics[target.metric]}{where}")
     return figure

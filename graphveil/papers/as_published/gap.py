@@ -29,7 +29,6 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators import mlp
 from graphveil.estimators.gap import estimator as gap
-from graphveil.estimators.gap.attention import SIMILARITY, AttentionTraining, check_training_cost
 from graphveil.estimators.gap.method import EdgeLevelGap, NodeLevelGap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
 from graphveil.estimators.keywords import TrainingConfig
@@ -51,6 +50,7 @@ from graphveil.papers.as_published.published import (
     record_training,
     renyi_plan,
 )
+from graphveil.papers.attention import SIMILARITY, AttentionTraining, check_training_cost
 from graphveil.privacy.renyi import epsilon_of_event
 
 _NODE_LEVEL = (

@@ -1,4 +1,4 @@
-"""Public embeddings of images and their learned inverses, for the reconstruction attack."""
+"""Public embeddings of tables and images and their learned inverses, for the reconstruction attack."""
 
 import numpy as np
 import torch
@@ -11,6 +11,21 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.training import TrainingSchedule, train
 
 _CHANNELS = 16
+
+
+def random_map(inputs: int, outputs: int, *, seed: int = 0) -> Map:
+    """Return a frozen random network of two layers: a public embedding of tables."""
+    rng = PublicStreams(seed).numpy("random-map")
+    first = rng.normal(size=(inputs, 2 * outputs)) / np.sqrt(inputs)
+    second = rng.normal(size=(2 * outputs, outputs)) / np.sqrt(2 * outputs)
+    return lambda x: np.asarray(np.tanh(np.tanh(x @ first) @ second))
+
+
+def in_unit_range(map: Map, public: Floats) -> Map:
+    """Scale every output of a map to [0, 1] by its range over public records, and clip it."""
+    seen = map(public)
+    low, width = seen.min(axis=0), np.maximum(np.ptp(seen, axis=0), 1e-9)
+    return lambda x: np.asarray(np.clip((map(x) - low) / width, 0, 1))
 
 
 def principal_axes(public: Floats, outputs: int) -> Map:

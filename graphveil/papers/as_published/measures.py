@@ -95,23 +95,56 @@ def measure(work: Work, paths: MeasurementPaths) -> Measurement:
 # -- fits --------------------------------------------------------------------------------------------------
 
 
-def measure_accuracy(work: Work, paths: MeasurementPaths) -> Measurement:
-    return _accuracies(*_fitted(work, paths))
+Values = dict[str, float]
 
 
-def measure_scores(work: Work, paths: MeasurementPaths) -> Measurement:
+def accuracies(model: Estimator, graph: Graph, seed: int) -> Values:
+    return {part: model.score(graph, part) for part in (TEST, VAL)}
+
+
+def all_scores(model: Estimator, graph: Graph, seed: int) -> Values:
     """Return accuracy (of label sets micro F1), macro F1 and ROC-AUC, and validation accuracy."""
-    graph, model = _fitted(work, paths)
-    return Measurement.from_guarantee(_scores(model, graph), model.guarantee)
+    test, head = graph.labeled_in("test"), model.fitted.method.head
+    truth, proba = head.labels(graph)[test].numpy(), model.predict_proba()[test]
+    f1, auc = macro_f1(truth, head.predicted(proba).numpy()), mean_auc(truth, proba.double().numpy())
+    return {TEST: model.score(graph), "macro_f1": f1, "roc_auc": auc, VAL: model.score(graph, VAL)}
 
 
-def measure_ranking(work: Work, paths: MeasurementPaths) -> Measurement:
+def ranking(model: Estimator, graph: Graph, seed: int) -> Values:
     """Return ROC-AUC, average precision and accuracy of test nodes, and validation accuracy."""
-    graph, model = _fitted(work, paths)
     found = model.evaluate(graph)
-    values = {name: found[name] for name in RANKING_METRICS}
-    values |= {TEST: model.score(graph), VAL: model.score(graph, VAL)}
-    return Measurement.from_guarantee(values, model.guarantee)
+    return {name: found[name] for name in RANKING_METRICS} | accuracies(model, graph, seed)
+
+
+def membership(model: Estimator, graph: Graph, seed: int) -> Values:
+    """Return the ROC-AUC of membership inference by a shadow model (GAP, section 7.4.2), and accuracy."""
+    from graphveil.attacks import MembershipSettings, attack_membership
+    from graphveil.attacks.membership import SHADOW_MLP
+
+    report = attack_membership(model, graph, MembershipSettings(per_class=1000, seed=seed))
+    return {"auc": report.attackers[SHADOW_MLP].auc, TEST: model.score(graph)}
+
+
+def links(model: Estimator, graph: Graph, seed: int) -> Values:
+    """Return LinkTeller's ROC-AUC over all pairs of 500 nodes, and that of public features alone."""
+    from graphveil.attacks import LinkSettings, attack_links
+    from graphveil.attacks.linkteller import BY_FEATURES, LINKTELLER
+
+    report = attack_links(model, graph, LinkSettings(nodes=LINK_NODES, seed=seed))
+    aucs = {name: report.attackers[name].roc.auc for name in (LINKTELLER, BY_FEATURES)}
+    return {"auc": aucs[LINKTELLER], "by_features": aucs[BY_FEATURES], TEST: model.score(graph)}
+
+
+def _of_model(values: Callable[[Estimator, Graph, int], Values]) -> "Measure":
+    """Return the measure that fits the model of a cell and takes values of it."""
+
+    def measured(work: Work, paths: MeasurementPaths) -> Measurement:
+        one = experiment_of(work, paths.root)
+        graph = one.split(_prepared_graph(one), 0)
+        model = _fit(one, graph, paths)
+        return Measurement.from_guarantee(values(model, graph, work.seed), model.guarantee)
+
+    return measured
 
 
 def measure_one_hop(work: Work, paths: MeasurementPaths) -> Measurement:
@@ -123,7 +156,7 @@ def measure_one_hop(work: Work, paths: MeasurementPaths) -> Measurement:
     sizes = one.model(0).config.sizes_of(one.split(_prepared_graph(one), 0))
     epsilon = budget_of_one(type(one.model(0)), dict(one.model(0).get_params()), sizes)
     alone = {**work.parameters, "hops": 1, "epsilon": epsilon}
-    return measure_accuracy(replace(work, parameters=alone), paths)
+    return MEASURES["fit"](replace(work, parameters=alone), paths)
 
 
 def budget_of_one(method: type[Estimator], keywords: dict[str, Any], sizes: PublicSizes) -> float:
@@ -175,7 +208,8 @@ def measure_plain_features(work: Work, paths: MeasurementPaths) -> Measurement:
         drawn = PublicStreams(work.seed).numpy("features").random((prepared.num_nodes, prepared.num_features))
         features = torch.from_numpy(drawn.astype(np.float32))
     graph = one.split(prepared.replace(x=features), 0)
-    return _accuracies(graph, _fit(one, graph, paths))
+    model = _fit(one, graph, paths)
+    return Measurement.from_guarantee(accuracies(model, graph, work.seed), model.guarantee)
 
 
 def measure_private_share(work: Work, paths: MeasurementPaths) -> Measurement:
@@ -193,36 +227,10 @@ def measure_private_share(work: Work, paths: MeasurementPaths) -> Measurement:
         known = whole.with_public(public, torch.ones(whole.num_nodes, dtype=torch.bool))
     graph = one.split(known, 0)
     model = _fit(one, graph, paths)
-    return Measurement.from_guarantee(_scores(model, graph), model.guarantee)
+    return Measurement.from_guarantee(all_scores(model, graph, work.seed), model.guarantee)
 
 
-# -- attacks -----------------------------------------------------------------------------------------------
-
-
-def measure_membership(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Return the ROC-AUC of membership inference by a shadow model (GAP, section 7.4.2), and accuracy."""
-    from graphveil.attacks import MembershipSettings, attack_membership
-    from graphveil.attacks.membership import SHADOW_MLP
-
-    graph, model = _fitted(work, paths)
-    report = attack_membership(model, graph, MembershipSettings(per_class=1000, seed=work.seed))
-    values = {"auc": report.attackers[SHADOW_MLP].auc, TEST: model.score(graph)}
-    return Measurement.from_guarantee(values, model.guarantee)
-
-
-def measure_links(work: Work, paths: MeasurementPaths) -> Measurement:
-    """Return LinkTeller's ROC-AUC over all pairs of 500 nodes, and that of public features alone."""
-    from graphveil.attacks import LinkSettings, attack_links
-    from graphveil.attacks.linkteller import BY_FEATURES, LINKTELLER
-
-    graph, model = _fitted(work, paths)
-    report = attack_links(model, graph, LinkSettings(nodes=LINK_NODES, seed=work.seed))
-    values = {
-        "auc": report.attackers[LINKTELLER].roc.auc,
-        "by_features": report.attackers[BY_FEATURES].roc.auc,
-        TEST: model.score(graph),
-    }
-    return Measurement.from_guarantee(values, model.guarantee)
+# -- records and statistics --------------------------------------------------------------------------------
 
 
 def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
@@ -233,7 +241,8 @@ def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
     a public random map.
     """
     from graphveil.attacks import attack_records
-    from graphveil.attacks.reconstruction import ADAPTIVE, MEAN, in_unit_range, random_map
+    from graphveil.attacks.reconstruction import ADAPTIVE, MEAN
+    from graphveil.papers.as_published.image_networks import in_unit_range, random_map
 
     x = to_dense(Source(dataset=work.dataset, root=paths.root).load().x).double().numpy()
     order = np.random.default_rng(work.seed).permutation(len(x))[:RECORDS]
@@ -244,9 +253,6 @@ def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
     adaptive, baseline = found.qualities[ADAPTIVE], found.qualities[MEAN]
     values = {"r2": adaptive["r2"], "identified": adaptive["identified"], "r2_of_mean": baseline["r2"]}
     return Measurement(values={name: value for name, value in values.items() if value is not None})
-
-
-# -- statistics --------------------------------------------------------------------------------------------
 
 
 STATISTICS: Mapping[str, Callable[[Graph], float]] = {
@@ -265,16 +271,17 @@ def measure_statistic(work: Work, paths: MeasurementPaths) -> Measurement:
     return Measurement(values={"value": STATISTICS[work.options["statistic"]](graph)})
 
 
-MEASURES: Mapping[str, Callable[[Work, MeasurementPaths], Measurement]] = {
-    "fit": measure_accuracy,
+Measure = Callable[[Work, MeasurementPaths], Measurement]
+MEASURES: Mapping[str, Measure] = {
+    "fit": _of_model(accuracies),
+    "scores": _of_model(all_scores),
+    "ranking": _of_model(ranking),
+    "membership": _of_model(membership),
+    "links": _of_model(links),
     "statistics": measure_statistic,
     "depth_one": measure_one_hop,
-    "membership": measure_membership,
     "plain_features": measure_plain_features,
     "private_share": measure_private_share,
-    "ranking": measure_ranking,
-    "scores": measure_scores,
-    "links": measure_links,
     "records": measure_records,
 }
 
@@ -289,20 +296,9 @@ def experiment_of(work: Work, root: Path | None) -> Experiment:
     )
 
 
-def _fitted(work: Work, paths: MeasurementPaths) -> tuple[Graph, Estimator]:
-    one = experiment_of(work, paths.root)
-    graph = one.split(_prepared_graph(one), 0)
-    return graph, _fit(one, graph, paths)
-
-
 def _fit(one: Experiment, graph: Graph, paths: MeasurementPaths) -> Estimator:
     model: Estimator = one.model(0)
     return model.fit(graph, workspace=paths.work, cache=paths.cache)
-
-
-def _accuracies(graph: Graph, model: Estimator) -> Measurement:
-    values = {part: model.score(graph, part) for part in (TEST, VAL)}
-    return Measurement.from_guarantee(values, model.guarantee)
 
 
 _PREPARED: dict[tuple[object, ...], Graph] = {}
@@ -322,17 +318,6 @@ def _prepared_graph(one: Experiment) -> Graph:
 @lru_cache(maxsize=1)
 def _raw(dataset: str | None, root: Path | None) -> Graph:
     return Source(dataset=dataset, root=root).load()
-
-
-def _scores(model: Estimator, graph: Graph) -> dict[str, float]:
-    test, head = graph.labeled_in("test"), model.fitted.method.head
-    truth, proba = head.labels(graph)[test].numpy(), model.predict_proba()[test]
-    return {
-        TEST: model.score(graph),
-        "macro_f1": macro_f1(truth, head.predicted(proba).numpy()),
-        "roc_auc": mean_auc(truth, proba.double().numpy()),
-        VAL: model.score(graph, VAL),
-    }
 
 
 def macro_f1(truth: Labels, predicted: Labels) -> float:

@@ -77,12 +77,13 @@ class Results:
         for point in self.points:
             if point.rejected:
                 lines = found.setdefault(point.rejected, [])
-                lines += [point.place[2]] if point.place[2] not in lines else []
+                lines += [point.place.line] if point.place.line not in lines else []
         return found
 
     @property
     def deviations(self) -> list[str]:
-        return list(dict.fromkeys(words for _, found in self.runs for words in found.deviations))
+        known = self.target.deviations if self.run_options.mode == "paper" else ()
+        return [*known, *dict.fromkeys(words for _, found in self.runs for words in found.deviations)]
 
     @property
     def not_run(self) -> list[str]:
@@ -124,7 +125,6 @@ class Results:
 
     def page(self) -> str:
         target, run_options = self.target, self.run_options
-        known = [*(target.deviations if run_options.mode == "paper" else ()), *self.deviations]
         sentences = []
         if run_options.runs > 1:
             narrow = "; of three runs they are their range, and cover less" if run_options.runs == 3 else ""
@@ -157,27 +157,22 @@ class Results:
             tables=self.tables,
             rejections=self.rejections,
             not_run=self.not_run,
-            deviations=[_sentence(words) for words in known],
+            deviations=[_sentence(words) for words in self.deviations],
         )
 
     def verdict(self) -> dict[str, Any]:
         scale = self.target.scale
+        options = self.run_options
         return {
             "target": self.target.name,
-            "mode": self.run_options.mode,
-            "runs": self.run_options.runs,
-            "seed": self.run_options.seed,
-            "quick": self.run_options.quick,
+            **{name: getattr(options, name) for name in ("mode", "runs", "seed", "quick")},
             "version": __version__,
             "code": code_digest(),
             "points": [point.as_dict(scale) for point in self.points],
             "comparisons": [one.as_dict(scale) for one in self.comparisons],
             "rejected": [{"why": why, "lines": lines} for why, lines in self.rejections.items()],
             "not_run": self.not_run,
-            "deviations": [
-                *(self.target.deviations if self.run_options.mode == "paper" else ()),
-                *self.deviations,
-            ],
+            "deviations": self.deviations,
         }
 
 
@@ -221,16 +216,16 @@ def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "
     """
     after = f" ({what})" if what else ""
     tables = []
-    for dataset in dict.fromkeys(point.place[0] for point in points):
+    for dataset in dict.fromkeys(point.place.dataset for point in points):
         known = target.published_dataset(dataset)
         reference = "published" if known in (None, dataset) else f"published, on {known}"
-        there = [point for point in points if point.place[0] == dataset]
+        there = [point for point in points if point.place.dataset == dataset]
         if target.axis is None:
             tables.append(_table_of_rows(target, there, f"{dataset}{after}", reference))
             continue
-        for panel in dict.fromkeys(point.place[1] for point in there):
+        for panel in dict.fromkeys(point.place.panel for point in there):
             title = f"{dataset}{f', {panel}' if panel else ''}{after}"
-            own = [point for point in there if point.place[1] == panel]
+            own = [point for point in there if point.place.panel == panel]
             tables.append(_table_over_axis(target, own, title, reference))
     return tables
 
@@ -240,8 +235,8 @@ def _table_of_rows(
 ) -> ReportTable:
     rows = tuple(
         (
-            point.place[1],
-            point.place[2],
+            point.place.panel,
+            point.place.line,
             _settings_text(point.settings),
             _figure(target, point),
             _published_text(target, point.published),
@@ -256,10 +251,10 @@ def _table_of_rows(
 def _table_over_axis(
     target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
 ) -> ReportTable:
-    xs = sorted({point.place[3] for point in points if point.place[3] is not None})
+    xs = sorted({point.place.x for point in points if point.place.x is not None})
     rows = []
-    for name in dict.fromkeys(point.place[2] for point in points):
-        own = {point.place[3]: point for point in points if point.place[2] == name}
+    for name in dict.fromkeys(point.place.line for point in points):
+        own = {point.place.x: point for point in points if point.place.line == name}
         level = own.get(None)
         shown = [own.get(x, level) for x in xs] if xs else [level]
         rows.append((name, *(NONE if point is None else _figure(target, point) for point in shown)))

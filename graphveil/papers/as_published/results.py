@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -75,13 +75,9 @@ class Point:
         return "above" if low > self.published.value + self.published.error else "agrees"
 
     def as_dict(self, scale: float) -> dict[str, Any]:
-        dataset, panel, line, x = self.place
         ends, known = self.interval, self.published
         return {
-            "dataset": dataset,
-            "panel": panel,
-            "line": line,
-            "x": _plain_x(x),
+            **self.place.as_dict(),
             "settings": dict(self.settings),
             "runs": len(self.runs),
             "ours": None if self.mean is None else round(scale * self.mean, 4),
@@ -117,22 +113,13 @@ class PairedComparison:
         return self.p_value is not None and self.p_value < LEVEL
 
     def as_dict(self, scale: float) -> dict[str, Any]:
-        dataset, panel, line, x = self.place
         return {
-            "dataset": dataset,
-            "panel": panel,
-            "line": line,
+            **self.place.as_dict(),
             "other": self.other,
-            "x": _plain_x(x),
             "difference": round(scale * self.mean, 4),
             "p_holm": None if self.p_value is None else float(f"{self.p_value:.4g}"),
             "significant": self.significant,
         }
-
-
-def _plain_x(x: float | None) -> float | str | None:
-    """Return a point on the axis for JSON, which has no infinity."""
-    return "inf" if x == math.inf else x
 
 
 def points_of(
@@ -148,14 +135,13 @@ def points_of(
         by_place.setdefault(cell.place, {}).setdefault(settings, []).append((cell, found))
     points = []
     for place, by_settings in by_place.items():
-        dataset, panel, line, x = place
         # Published values are those of the target's own metric.
-        reference = target.published_dataset(dataset) if metric in ("", target.metric) else None
+        reference = target.published_dataset(place.dataset) if metric in ("", target.metric) else None
         shared: dict[str, Any] = {
             "place": place,
             "metric": metric or target.metric,
-            "published": target.published.get((reference, panel, line, x)) if reference else None,
-            "same_data": reference == dataset,
+            "published": target.published.get((reference, *place[1:])) if reference else None,
+            "same_data": reference == place.dataset,
         }
         best, best_accuracy = list[Run](), -math.inf
         for some in by_settings.values():
@@ -176,27 +162,19 @@ def is_chosen(point: Point, cell: ReproductionCell) -> bool:
 
 
 def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple[PairedComparison, ...]:
-    by_place, found = {point.place: point for point in points}, list[tuple[CellPlace, str, list[float]]]()
-    p_values = list[float | None]()
+    by_place, found = {point.place: point for point in points}, list[PairedComparison]()
     for place, point in by_place.items():
-        dataset, panel, line, x = place
         for where, name, other in target.compared:
-            rival = by_place.get((dataset, panel, other, x)) or by_place.get((dataset, panel, other, None))
+            at = place._replace(line=other)
+            rival = by_place.get(at) or by_place.get(at._replace(x=None))
             both = sorted(set(point.runs) & set(rival.runs)) if rival is not None else []
-            if (where, name) == (panel, line) and rival is not None and both:
+            if (where, name) == (place.panel, place.line) and rival is not None and both:
                 own, reference = ([each.runs[seed][each.metric] for seed in both] for each in (point, rival))
-                found.append((place, other, [a - b for a, b in zip(own, reference, strict=True)]))
-                p_values.append(paired_p_value(own, reference))
-    corrected = iter(holm([p for p in p_values if p is not None]))
-    return tuple(
-        PairedComparison(
-            place=place,
-            other=other,
-            gains=tuple(gains),
-            p_value=None if p is None else next(corrected),
-        )
-        for (place, other, gains), p in zip(found, p_values, strict=True)
-    )
+                gains = tuple(a - b for a, b in zip(own, reference, strict=True))
+                p_value = paired_p_value(own, reference)
+                found.append(PairedComparison(place=place, other=other, gains=gains, p_value=p_value))
+    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
+    return tuple(one if one.p_value is None else replace(one, p_value=next(corrected)) for one in found)
 
 
 CONFIDENCE, DRAWS = 0.95, 10_000

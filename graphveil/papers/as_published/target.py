@@ -7,12 +7,12 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from graphveil import __version__
 from graphveil.data import list_datasets
@@ -27,7 +27,7 @@ NO_METHOD = "-"
 TEST, VAL = "test", "val"  # accuracies, among what a cell measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TargetLine:
     """One row of a table, or one curve of a figure.
 
@@ -83,7 +83,7 @@ class TargetLine:
         return self.quick if quick and self.quick is not None else self.search
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Axis:
     """The quantity that varies along a figure, or between columns of a table."""
 
@@ -117,8 +117,20 @@ class PublishedValue:
     source: Literal["paper", "notebook", "read off"] = "paper"
 
 
-CellPlace = tuple[str, str, str, float | None]  # data set, panel, line, place on the axis
-PublishedTable = Mapping[CellPlace, PublishedValue]
+class CellPlace(NamedTuple):
+    """Where a cell is shown; ``x`` is its place on the axis."""
+
+    dataset: str
+    panel: str
+    line: str
+    x: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON, which has no infinity."""
+        return {**self._asdict(), "x": "inf" if self.x == math.inf else self.x}
+
+
+PublishedTable = Mapping[tuple[str, str, str, float | None], PublishedValue]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,12 +245,12 @@ class ReproductionTarget:
 
 
 @cache
-def _published() -> dict[str, dict[CellPlace, PublishedValue]]:
+def _published() -> dict[str, dict[tuple[str, str, str, float | None], PublishedValue]]:
     """Return the published values by target, from papers, authors' notebooks, or plots.
 
     The error of a value that was read off a plot is the reading error. Values that a plot hides are left out.
     """
-    found = dict[str, dict[CellPlace, PublishedValue]]()
+    found = dict[str, Any]()
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             place = (row["dataset"], row["panel"], row["line"], _number(row["x"]) if row["x"] else None)
@@ -259,6 +271,22 @@ def published(target: str) -> PublishedTable:
     PublishedValue(value=99.1, error=0.01, source='paper')
     """
     return _published().get(target, {})
+
+
+def of_paper(prefix: str, paper: str, **shared: Any) -> Callable[..., ReproductionTarget]:
+    """Return a function that makes targets of a paper, with the published values of their names.
+
+    Its arguments are a name, a title, the place in the paper, the lines, and further fields of a target.
+    """
+
+    def make(
+        name: str, title: str, place: str, lines: tuple[TargetLine, ...], **more: Any
+    ) -> ReproductionTarget:
+        known = {"published": published(f"{prefix}:{name}"), **shared, **more}
+        source = f"{paper}, {place}"
+        return ReproductionTarget(name=f"{prefix}:{name}", title=title, source=source, lines=lines, **known)
+
+    return make
 
 
 # -- cells -------------------------------------------------------------------------------------------------
@@ -316,8 +344,8 @@ class ReproductionCell:
     work: Work
 
     @property
-    def place(self) -> tuple[str, str, str, float | None]:
-        return self.work.dataset, self.panel, self.line, self.x
+    def place(self) -> CellPlace:
+        return CellPlace(self.work.dataset, self.panel, self.line, self.x)
 
 
 @dataclass(frozen=True, kw_only=True)

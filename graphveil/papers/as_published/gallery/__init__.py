@@ -6,13 +6,15 @@
 """
 
 from graphveil.papers.as_published.gallery import edges, records, trees
-from graphveil.papers.as_published.gallery.published_mechanism import PublishedMechanism, RestatedValue
+from graphveil.papers.as_published.gallery.published_mechanism import (
+    MECHANISMS,
+    PublishedMechanism,
+    RestatedValue,
+)
 
-BROKEN: dict[str, PublishedMechanism] = {
-    exhibit.name: exhibit for exhibit in (*edges.BROKEN, *trees.BROKEN, *records.BROKEN)
-}
-SOUND: dict[str, PublishedMechanism] = {
-    exhibit.name: exhibit for exhibit in (*edges.SOUND, *trees.SOUND, *records.SOUND)
-}
+_ORDER = [module.__name__ for module in (edges, trees, records)]
+_SORTED = sorted(MECHANISMS, key=lambda one: _ORDER.index(one.mechanism.__module__))
+BROKEN: dict[str, PublishedMechanism] = {one.name: one for one in _SORTED if one.kind}
+SOUND: dict[str, PublishedMechanism] = {one.name: one for one in _SORTED if not one.kind}
 
 __all__ = ["BROKEN", "SOUND", "PublishedMechanism", "RestatedValue"]

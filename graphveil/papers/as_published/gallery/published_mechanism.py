@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import getdoc
 from typing import Any
 
 from graphveil.audit.neighbor_test import NeighborTestResult, neighbor_test
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
 
+Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class RestatedValue:
     """A published number, and the same number from a restatement.
 
@@ -31,7 +34,6 @@ class PublishedMechanism:
 
     Args:
         source: Publication or program with the claim.
-        explanation: The claim, why it fails, and a correction.
         claim: Keywords of ``neighbor_test``.
         kind: Kind of finding that refutes it; empty for a sound mechanism.
         figure: A reproduced number of the source about the step that fails, to show that the restatement is
@@ -42,15 +44,32 @@ class PublishedMechanism:
 
     name: str
     source: str
-    explanation: str
     unit: str
     claim: dict[str, Any]
-    mechanism: Callable[[SmallGraph, NoiseRecorder], Any]
+    mechanism: Mechanism
     kind: str = ""
     figure: RestatedValue | None = None
     cost: RestatedValue | None = None
     search: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def explanation(self) -> str:
+        """The claim, why it fails, and a correction: the second paragraph of the function's docstring."""
+        return " ".join((getdoc(self.mechanism) or "").split("\n\n")[1].split())
+
     def run_neighbor_test(self, **search: Any) -> NeighborTestResult:
         """Run a neighbor test within a budget (``seconds=``, ``pairs=``, ``seed=``)."""
         return neighbor_test(self.mechanism, unit=self.unit, **self.claim, **{**self.search, **search})
+
+
+MECHANISMS: list[PublishedMechanism] = []
+
+
+def published_mechanism(name: str, source: str, **given: Any) -> Callable[[Mechanism], Mechanism]:
+    """Add a function to the gallery, with the fields of ``PublishedMechanism``."""
+
+    def add(mechanism: Mechanism) -> Mechanism:
+        MECHANISMS.append(PublishedMechanism(name=name, source=source, mechanism=mechanism, **given))
+        return mechanism
+
+    return add

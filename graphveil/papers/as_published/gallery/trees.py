@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.papers.as_published.gallery.published_mechanism import PublishedMechanism, RestatedValue
+from graphveil.papers.as_published.gallery.published_mechanism import RestatedValue, published_mechanism
 
 LEAVES = 5  # of the private part; 105 trees
 EPSILON = 2.0
@@ -86,15 +86,49 @@ def _law(edges: np.ndarray, exponent: float) -> np.ndarray:
     return np.asarray(law / law.sum())
 
 
+@published_mechanism(
+    "exponent without the factor two",
+    "HeteroRR, equation 14 (structure search of EdgeRR)",
+    unit="undirected-edge",
+    kind="change",
+    claim={"epsilon": EPSILON},
+    figure=RestatedValue(
+        "probability that ((0, 1), (2, 3)) gives way to ((0, 2), (1, 3)); edges 01, 23, 02, at 1",
+        "equation 14, with Delta as in the appendix",
+        0.7924523456,
+        lambda: accepted(((0, 1), (2, 3)), ((0, 2), (1, 3)), [(0, 1), (2, 3), (0, 2)], 1.0),
+        1e-9,
+    ),
+    cost=RestatedValue(
+        "worst loss at epsilon 2, n = 5, over all graphs",
+        "equation 14, over all graphs",
+        2.2181,
+        lambda: worst_loss(5, 2.0),
+        1e-4,
+    ),
+)
 def chosen_tree(graph: SmallGraph, noise: NoiseRecorder, halves: float = 1.0) -> None:
-    """The exponential mechanism over trees with exponent epsilon / Delta (halves 2: epsilon / (2 Delta))."""
+    """The exponential mechanism over trees with exponent epsilon / Delta (halves 2: epsilon / (2 Delta)).
+
+    Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so numerator and normalizer
+    both change: the exponential mechanism needs epsilon / (2 Delta). Correction: the factor two.
+    """
     edges = graph.a[:LEAVES, :LEAVES]  # among the first five nodes, which are publicly the private part
     if len(edges) > 2:
         noise.choose(_law(edges, EPSILON / (halves * sensitivity(len(edges)))))
 
 
+@published_mechanism(
+    "a tree by the exponential mechanism",
+    "exponent epsilon / (2 Delta)",
+    unit="undirected-edge",
+    claim={"epsilon": 2.0},
+)
 def sound_tree(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """The exponential mechanism as proved."""
+    """The exponential mechanism as proved.
+
+    As proved by McSherry and Talwar.
+    """
     chosen_tree(graph, noise, halves=2.0)
 
 
@@ -117,8 +151,26 @@ def accepted(before: Tree, after: Tree, edges: list[tuple[int, int]], epsilon: f
     return float(min(1.0, law[every.index(after)] / law[every.index(before)]))
 
 
+@published_mechanism(
+    "who has private edges",
+    "HeteroRR (V_pri and block sizes from the data)",
+    unit="undirected-edge",
+    kind="shape",
+    claim={"epsilon": EPSILON},
+    cost=RestatedValue(
+        "largest change of a score by one edge, n = 5 (Delta is 2.7034)",
+        "the score of trees",
+        6.0684,
+        lambda: moved_by_presence(5),
+        1e-4,
+    ),
+)
 def people_with_private_edges(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """A tree and blocks over nodes with an edge only."""
+    """A tree and blocks over nodes with an edge only.
+
+    Only nodes with a private edge have a place in the tree. One edge changes the set of these nodes, and
+    therefore the shape of the release. Correction: a public list of nodes that may have private edges.
+    """
     there = graph.a.sum(axis=1) > 0
     edges = graph.a[there][:, there]
     noise.laplace([edges.sum() / 2], 1 / EPSILON)
@@ -139,8 +191,25 @@ def moved_by_presence(n: int) -> float:
     return most
 
 
+@published_mechanism(
+    "a draw for every descendant",
+    "HeteroRR, CalculateNoisyProb as printed",
+    unit="undirected-edge",
+    kind="change",
+    claim={"epsilon": EPSILON},
+    figure=RestatedValue(
+        "draws for one block of five leaves",
+        "pseudo-code of CalculateNoisyProb: one for each inner node",
+        4,
+        lambda: draws_of_one_block(5),
+    ),
+)
 def fresh_noise_for_descendants(graph: SmallGraph, noise: NoiseRecorder, once: bool = False) -> None:
-    """CalculateNoisyProb on a subtree that is small enough to be one block: a draw for every inner node."""
+    """CalculateNoisyProb on a subtree that is small enough to be one block: a draw for every inner node.
+
+    A subtree that is small enough is counted as one block, but its noise is drawn again for each of its inner
+    nodes, so the noise averages out. Correction: one draw, as in the authors' program.
+    """
     blocks = 1 if once else max(1, graph.nodes - 1)
     for _ in range(blocks):
         noise.laplace(np.triu(graph.a).sum(), 1 / EPSILON)
@@ -153,90 +222,15 @@ def draws_of_one_block(leaves: int) -> int:
     return len(noise.steps)
 
 
+@published_mechanism(
+    "a block counted once",
+    "CalculateNoisyProb as the authors' program has it",
+    unit="undirected-edge",
+    claim={"epsilon": 2.0},
+)
 def noise_drawn_once(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """CalculateNoisyProb with one noise draw for the complete block."""
+    """CalculateNoisyProb with one noise draw for the complete block.
+
+    One draw for the block.
+    """
     fresh_noise_for_descendants(graph, noise, once=True)
-
-
-BROKEN = (
-    PublishedMechanism(
-        name="exponent without the factor two",
-        source="HeteroRR, equation 14 (structure search of EdgeRR)",
-        explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so "
-        "numerator and normalizer both change: the exponential mechanism needs epsilon / (2 Delta). "
-        "Correction: the factor two.",
-        unit="undirected-edge",
-        claim={"epsilon": EPSILON},
-        mechanism=chosen_tree,
-        kind="change",
-        figure=RestatedValue(
-            what="probability that ((0, 1), (2, 3)) gives way to ((0, 2), (1, 3)); edges 01, 23, 02, at 1",
-            location="equation 14, with Delta as in the appendix",
-            published=0.7924523456,
-            restated=lambda: accepted(((0, 1), (2, 3)), ((0, 2), (1, 3)), [(0, 1), (2, 3), (0, 2)], 1.0),
-            tolerance=1e-9,
-        ),
-        cost=RestatedValue(
-            what="worst loss at epsilon 2, n = 5, over all graphs",
-            location="equation 14, over all graphs",
-            published=2.2181,
-            restated=lambda: worst_loss(5, 2.0),
-            tolerance=1e-4,
-        ),
-    ),
-    PublishedMechanism(
-        name="who has private edges",
-        source="HeteroRR (V_pri and block sizes from the data)",
-        explanation="Only nodes with a private edge have a place in the tree. One edge changes the set of "
-        "these nodes, and therefore the shape of the release. Correction: a public list of nodes that may "
-        "have private edges.",
-        unit="undirected-edge",
-        claim={"epsilon": EPSILON},
-        mechanism=people_with_private_edges,
-        kind="shape",
-        cost=RestatedValue(
-            what="largest change of a score by one edge, n = 5 (Delta is 2.7034)",
-            location="the score of trees",
-            published=6.0684,
-            restated=lambda: moved_by_presence(5),
-            tolerance=1e-4,
-        ),
-    ),
-    PublishedMechanism(
-        name="a draw for every descendant",
-        source="HeteroRR, CalculateNoisyProb as printed",
-        explanation="A subtree that is small enough is counted as one block, but its noise is drawn again "
-        "for each of its inner nodes, so the noise averages out. Correction: one draw, as in the authors' "
-        "program.",
-        unit="undirected-edge",
-        claim={"epsilon": EPSILON},
-        mechanism=fresh_noise_for_descendants,
-        kind="change",
-        figure=RestatedValue(
-            what="draws for one block of five leaves",
-            location="pseudo-code of CalculateNoisyProb: one for each inner node",
-            published=4,
-            restated=lambda: draws_of_one_block(5),
-        ),
-    ),
-)
-
-
-SOUND = (
-    PublishedMechanism(
-        name="a tree by the exponential mechanism",
-        source="exponent epsilon / (2 Delta)",
-        explanation="As proved by McSherry and Talwar.",
-        unit="undirected-edge",
-        claim={"epsilon": 2.0},
-        mechanism=sound_tree,
-    ),
-    PublishedMechanism(
-        name="a block counted once",
-        source="CalculateNoisyProb as the authors' program has it",
-        explanation="One draw for the block.",
-        unit="undirected-edge",
-        claim={"epsilon": 2.0},
-        mechanism=noise_drawn_once,
-    ),
-)

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from graphveil.local.lpgnn import PAPER_SETTINGS
-from graphveil.papers.as_published.target import Axis, Keywords, ReproductionTarget, TargetLine
+from graphveil.papers.as_published.target import Axis, Keywords, ReproductionTarget, TargetLine, of_paper
 
 SOURCE = "HeteroRR"
 PAGES, TWITCH = "facebook_pages", "twitch/DE"
 INF = math.inf
+_target = of_paper("heterorr", SOURCE, datasets=(PAGES, TWITCH))
 SCORES = {
     "test": "test accuracy, %",
     "macro_f1": "macro F1, %",
@@ -29,15 +29,11 @@ DEVIATIONS = (
     "reports F1 on PPI and ROC-AUC on FLICKR-MIR, so all three scores are here",
     "all mechanisms have the same budget for a whole record; the source counts its own per feature",
 )
-_LEARNING: Keywords = {
-    "backbone": "gcn",
-    "epochs": 40,
-    "learning_rate": 0.01,
-    "weight_decay": 1e-3,
-    "dropout": 0.5,
-}
+_LOCAL: Keywords = {**PAPER_SETTINGS, "unit": "local-attributes", "eps_y": INF, "y_steps": 0}
+_NETWORK: Keywords = {"epochs": 40, "learning_rate": 0.01, "weight_decay": 1e-3, "dropout": 0.5}
+_LEARNING: Keywords = {**_LOCAL, **_NETWORK, "backbone": "gcn"}
 _OWN, _NAIVE = "FeatureRR", "FeatureRR, naive"
-_FEATURES = {
+_MECHANISMS = {
     _OWN: "feature-rr",
     _NAIVE: "feature-rr-naive",
     "multi-bit (LPGNN)": "multi-bit",
@@ -47,40 +43,22 @@ _FEATURES = {
     "hybrid": "hybrid",
     "three-outputs": "three-outputs",
 }
-
-
-def _features(name: str, kind: str, steps: int) -> TargetLine:
-    return TargetLine(
-        name=name,
-        panel="GCN" if not steps else f"GCN after {steps} steps of KProp",
-        method="lpgnn",
-        measure="scores",
-        parameters={
-            **PAPER_SETTINGS,
-            "unit": "local-attributes",
-            "features": kind,
-            "eps_y": INF,
-            "x_steps": steps,
-            "y_steps": 0,
-            **_LEARNING,
-        },
-    )
-
-
-FEATURES = ReproductionTarget(
-    name="heterorr:features",
-    title="FeatureRR compared with other feature mechanisms at equal budgets",
-    source=f"{SOURCE}, Figure 6",
-    lines=tuple(_features(name, kind, steps) for steps in (0, 4) for name, kind in _FEATURES.items()),
-    axis=Axis(label="eps_x", keyword="eps_x", values=(0.5, 1.0, 3.0, 5.0, 9.0), quick=(1.0, 9.0)),
-    datasets=(PAGES, TWITCH),
+_PANELS = {0: "GCN", 4: "GCN after 4 steps of KProp"}
+FEATURES = _target(
+    "features",
+    "FeatureRR compared with other feature mechanisms at equal budgets",
+    "Figure 6",
+    tuple(
+        TargetLine(
+            name, "lpgnn", panel, "scores", parameters={**_LEARNING, "features": kind, "x_steps": steps}
+        )
+        for steps, panel in _PANELS.items()
+        for name, kind in _MECHANISMS.items()
+    ),
+    axis=Axis("eps_x", "eps_x", (0.5, 1.0, 3.0, 5.0, 9.0), (1.0, 9.0)),
     recipe="lpgnn",
     metrics=SCORES,
-    compared=tuple(
-        (panel, _OWN, rival)
-        for panel in ("GCN", "GCN after 4 steps of KProp")
-        for rival in list(_FEATURES)[1:]
-    ),
+    compared=tuple((panel, _OWN, rival) for panel in _PANELS.values() for rival in list(_MECHANISMS)[1:]),
     needs=NEEDS,
     deviations=DEVIATIONS,
     remarks=(
@@ -93,47 +71,40 @@ _GCN: Keywords = {"hidden": 32, "activation": "relu", "epochs": 100, "learning_r
 _GRAPHS = {"EdgeRR": "edge-rr", "PrivHRG": "priv-hrg", "LapGraph": "lap-graph", "EdgeRand": "edge-rand"}
 
 
+_ALONE = "public edges alone"
+_RIVALS = ("PrivHRG", "LapGraph", "EdgeRand", _ALONE)
+
+
+def _panel(share: float) -> str:
+    return f"{100 * share:g} % of the edges private"
+
+
 def _edges(share: float, **more: object) -> tuple[TargetLine, ...]:
-    panel = f"{100 * share:g} % of the edges private"
-    shared: dict[str, Any] = {
-        "panel": panel,
-        "method": "gcn",
-        "measure": "private_share",
-        "modes": ("strict",),
-    }
-    released = tuple(
-        TargetLine(
-            name=name,
-            parameters={**_GCN, **more, "unit": "edge-subset", "perturb": mechanism},
-            options={"fraction": share},
-            **shared,
-        )
-        for name, mechanism in _GRAPHS.items()
-    )
-    free = {**_GCN, **more, "unit": "none"}
-    alone = {"fraction": share, "public_alone": True}
+    def line(name: str, fraction: float = share, public_alone: bool = False, **own: object) -> TargetLine:
+        options = {"fraction": fraction, **({"public_alone": True} if public_alone else {})}
+        parameters = {**_GCN, **more, "unit": "none", **own}
+        shown: Keywords = {"parameters": parameters, "options": options, "level": not own}
+        return TargetLine(name, "gcn", _panel(share), "private_share", modes=("strict",), **shown)
+
     return (
-        *released,
-        TargetLine(name="public edges alone", parameters=free, options=alone, level=True, **shared),
-        TargetLine(
-            name="all edges, no privacy", parameters=free, options={"fraction": 1.0}, level=True, **shared
-        ),
+        *(line(name, unit="edge-subset", perturb=mechanism) for name, mechanism in _GRAPHS.items()),
+        line(_ALONE, public_alone=True),
+        line("all edges, no privacy", fraction=1.0),
     )
 
 
-EDGES = ReproductionTarget(
-    name="heterorr:edges",
-    title="EdgeRR compared with other graph mechanisms at equal budgets",
-    source=f"{SOURCE}, Figure 7",
-    lines=tuple(line for share in (0.05, 0.2) for line in _edges(share)),
-    axis=Axis(label="epsilon", keyword="epsilon", values=(0.1, 0.5, 1.0, 2.0), quick=(0.5, 2.0)),
-    datasets=(PAGES, TWITCH),
+def _compared(*shares: float) -> tuple[tuple[str, str, str], ...]:
+    return tuple((_panel(share), "EdgeRR", rival) for share in shares for rival in _RIVALS)
+
+
+EDGES = _target(
+    "edges",
+    "EdgeRR compared with other graph mechanisms at equal budgets",
+    "Figure 7",
+    tuple(line for share in (0.05, 0.2) for line in _edges(share)),
+    axis=Axis("epsilon", "epsilon", (0.1, 0.5, 1.0, 2.0), (0.5, 2.0)),
     metrics=SCORES,
-    compared=tuple(
-        (f"{share} % of the edges private", "EdgeRR", rival)
-        for share in (5, 20)
-        for rival in ("PrivHRG", "LapGraph", "EdgeRand", "public edges alone")
-    ),
+    compared=_compared(0.05, 0.2),
     needs=NEEDS,
     remarks=(
         DEVIATIONS[0],
@@ -156,11 +127,7 @@ def _on_published_data(name: str, dataset: str, needs: str, *shares: float) -> R
         datasets=(dataset,),
         recipe="planetoid" if dataset == "ppi" else "gap",
         metrics={**SCORES, "test": "micro F1, %"},
-        compared=tuple(
-            (f"{100 * share:g} % of the edges private", "EdgeRR", rival)
-            for share in shares
-            for rival in ("PrivHRG", "LapGraph", "EdgeRand", "public edges alone")
-        ),
+        compared=_compared(*shares),
         needs=needs,
         remarks=EDGES.remarks[1:],
     )
@@ -168,29 +135,23 @@ def _on_published_data(name: str, dataset: str, needs: str, *shares: float) -> R
 
 PPI = _on_published_data("heterorr:ppi", "ppi", NEEDS_PPI, 0.05, 0.1, 0.2)
 FLICKR = _on_published_data("heterorr:flickr-mir", "flickr_mir", NEEDS_FLICKR, 0.305)
-LINKTELLER = ReproductionTarget(
-    name="heterorr:linkteller",
-    title="LinkTeller against released graphs and against no privacy",
-    source=f"{SOURCE}, section V, attack on private edges (no figure)",
-    lines=(
+LINKTELLER = _target(
+    "linkteller",
+    "LinkTeller against released graphs and against no privacy",
+    "section V, attack on private edges (no figure)",
+    (
         *(
             TargetLine(
-                name=f"GCN on {name}",
-                method="gcn",
+                f"GCN on {name}",
+                "gcn",
                 measure="links",
                 parameters={"unit": "undirected-edge", "perturb": _GRAPHS[name]},
             )
             for name in ("EdgeRR", "LapGraph")
         ),
-        TargetLine(
-            name="GCN, no privacy",
-            method="gcn",
-            measure="links",
-            parameters={"unit": "none"},
-            level=True,
-        ),
+        TargetLine("GCN, no privacy", "gcn", measure="links", parameters={"unit": "none"}, level=True),
     ),
-    axis=Axis(label="epsilon", keyword="epsilon", values=(0.1, 0.5, 1.0), quick=(1.0,)),
+    axis=Axis("epsilon", "epsilon", (0.1, 0.5, 1.0), (1.0,)),
     datasets=("facebook100/Reed98", "cora"),
     metrics={
         "auc": "LinkTeller's ROC-AUC, %",
@@ -205,22 +166,15 @@ LINKTELLER = ReproductionTarget(
     ),
     minutes=(20, 8, 20),
 )
-RECONSTRUCTION = ReproductionTarget(
-    name="heterorr:reconstruction",
-    title="Reconstruction of features from LDP reports",
-    source=f"{SOURCE}, Figure 8",
-    lines=tuple(
-        TargetLine(
-            name=name,
-            method="-",
-            measure="records",
-            parameters={"features": kind},
-        )
+RECONSTRUCTION = _target(
+    "reconstruction",
+    "Reconstruction of features from LDP reports",
+    "Figure 8",
+    tuple(
+        TargetLine(name, "-", measure="records", parameters={"features": kind})
         for name, kind in ((_OWN, "feature-rr"), ("multi-bit (LPGNN)", "multi-bit"))
     ),
-    axis=Axis(
-        label="eps_x", keyword="eps_x", values=(1.0, 10.0, 100.0, 1000.0, INF), quick=(1.0, 100.0, INF)
-    ),
+    axis=Axis("eps_x", "eps_x", (1.0, 10.0, 100.0, 1000.0, INF), (1.0, 100.0, INF)),
     datasets=("cora", TWITCH),
     metrics={
         "r2": "variance explained, %",

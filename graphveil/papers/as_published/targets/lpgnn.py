@@ -5,17 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphveil.local.lpgnn import PAPER_SETTINGS
-from graphveil.papers.as_published.target import Axis, Keywords, ReproductionTarget, TargetLine, published
+from graphveil.papers.as_published.target import Axis, Keywords, TargetLine, of_paper
 
 SOURCE = "LPGNN (Sajadmanesh, Gatica-Perez, CCS 2021)"
 DATASETS = CORA, PUBMED, FACEBOOK = "cora", "pubmed", "facebook_pages"
 INF = math.inf
 LOCAL = {"unit": "local-attributes"}
-QUIET: Keywords = {
-    "learning_rate": 0.01,
-    "weight_decay": 0.01,
-    "dropout": 0.75,
-}  # the paper's best, eps_y inf
+# The paper's best at eps_y inf.
+QUIET: Keywords = {"learning_rate": 0.01, "weight_decay": 0.01, "dropout": 0.75}
 SCALED: Keywords = {"scaling": "columns", "data_dependent_bounds": True}  # of PubMed; the others are binary
 NOISY: Mapping[str, Keywords] = {  # the paper's best at eps_y = 1, and its steps
     CORA: {"learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5, "x_steps": 2, "y_steps": 8},
@@ -41,55 +38,49 @@ OWN_ROW: Keywords = {"scaling": "row", "data_dependent_bounds": False}
 STEPS = (0, 2, 4, 8, 16)
 
 
-def _by_dataset(
-    learning: Mapping[str, Keywords] | None = None, drop: tuple[str, ...] = ()
-) -> dict[str, dict[str, Any]]:
-    """Return keywords of single datasets, without those that a line or the axis sets."""
-    return {
-        name: {key: value for key, value in (learning or {}).get(name, {}).items() if key not in drop}
-        for name in DATASETS
-    }
-
-
-def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
-    """Return a line on randomized records; PubMed is scaled as its mode has it."""
-    by_dataset = more.pop("by_dataset", {})
-    given = {**PAPER_SETTINGS, **LOCAL, **more.pop("parameters", {})}
-    scaled = {**by_dataset, PUBMED: {**by_dataset.get(PUBMED, {}), **SCALED}}
-    strict = {**OWN_ROW, **more.pop("strict", {})}
-    return TargetLine(
-        name=name, panel=panel, method="lpgnn", parameters=given, by_dataset=scaled, strict=strict, **more
-    )
-
-
-MECHANISMS = ReproductionTarget(
-    name="lpgnn:mechanisms",
-    title="Feature mechanisms: multi-bit compared with others",
-    source=f"{SOURCE}, Table of mechanisms",
-    lines=tuple(
-        _line(
-            name,
-            parameters={
-                "features": name,
-                "eps_y": INF,
-                "y_steps": 0,
-                **QUIET,
-                **({"m": "floor"} if name == "multi-bit" else {}),
-            },
-            strict={"x_steps": 16},
-            search={"x_steps": STEPS},
-            quick={"x_steps": (16,)},
-        )
-        for name in ("multi-bit", "1bm", "lpm", "agm")
-    ),
-    axis=Axis(label="eps_x", keyword="eps_x", values=(0.01, 0.1, 1.0, 2.0), quick=(0.1, 1.0)),
+_target = of_paper(
+    *("lpgnn", SOURCE),
     datasets=DATASETS,
-    published=published("lpgnn:mechanisms"),
     recipe="lpgnn",
-    compared=tuple(("", "multi-bit", rival) for rival in ("1bm", "lpm", "agm")),
     needs=NEEDS,
     deviations=DEVIATIONS,
     remarks=REMARKS,
+)
+
+
+def _line(
+    name: str, panel: str = "", learned: tuple[str, ...] | None = None, method: str = "lpgnn", **more: Any
+) -> TargetLine:
+    """Return a line on randomized records; PubMed is scaled as its mode has it.
+
+    ``learned`` stands for the learning parameters of each graph at eps_y = 1, without those that it names.
+    """
+    by_dataset = {PUBMED: SCALED}
+    if learned is not None:
+        noisy = {name: {k: v for k, v in known.items() if k not in learned} for name, known in NOISY.items()}
+        by_dataset = {**noisy, PUBMED: {**noisy[PUBMED], **SCALED}}
+    given = {**PAPER_SETTINGS, **LOCAL, **more.pop("parameters", {})}
+    strict = {**OWN_ROW, **more.pop("strict", {})}
+    return TargetLine(name, method, panel, parameters=given, by_dataset=by_dataset, strict=strict, **more)
+
+
+_SEARCHED: dict[str, Any] = {
+    "strict": {"x_steps": 16},
+    "search": {"x_steps": STEPS},
+    "quick": {"x_steps": (16,)},
+}
+
+
+MECHANISMS = _target(
+    "mechanisms",
+    "Feature mechanisms: multi-bit compared with others",
+    "Table of mechanisms",
+    tuple(
+        _line(name, parameters={"features": name, "eps_y": INF, "y_steps": 0, **QUIET, **more}, **_SEARCHED)
+        for name, more in (("multi-bit", {"m": "floor"}), ("1bm", {}), ("lpm", {}), ("agm", {}))
+    ),
+    axis=Axis("eps_x", "eps_x", (0.01, 0.1, 1.0, 2.0), (0.1, 1.0)),
+    compared=tuple(("", "multi-bit", rival) for rival in ("1bm", "lpm", "agm")),
     minutes=(240, 30, 60),
 )
 _KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
@@ -97,120 +88,78 @@ _KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("forward correction", {"y_steps": 0}, {}),
     ("Drop", {}, {"search": {"y_steps": STEPS[1:]}, "quick": {"y_steps": (8,)}, "strict": {"y_steps": 8}}),
 )
-LABELS = ReproductionTarget(
-    name="lpgnn:labels",
-    title="Learning from randomized labels: cross entropy, forward correction, Drop",
-    source=f"{SOURCE}, Table of label denoising",
-    lines=tuple(
-        _line(
-            name,
-            parameters={"eps_x": 1.0, "m": "floor", **own},
-            by_dataset=_by_dataset(NOISY, ("y_steps",)),
-            **more,
-        )
+LABELS = _target(
+    "labels",
+    "Learning from randomized labels: cross entropy, forward correction, Drop",
+    "Table of label denoising",
+    tuple(
+        _line(name, learned=("y_steps",), parameters={"eps_x": 1.0, "m": "floor", **own}, **more)
         for name, own, more in _KINDS
     ),
-    axis=Axis(label="eps_y", keyword="eps_y", values=(0.5, 1.0, 2.0), quick=(1.0,)),
-    datasets=DATASETS,
-    published=published("lpgnn:labels"),
-    recipe="lpgnn",
+    axis=Axis("eps_y", "eps_y", (0.5, 1.0, 2.0), (1.0,)),
     compared=(("", "Drop", "forward correction"), ("", "Drop", "cross entropy")),
-    needs=NEEDS,
-    deviations=DEVIATIONS,
-    remarks=REMARKS,
     minutes=(60, 12, 30),
 )
-KPROP = ReproductionTarget(
-    name="lpgnn:kprop",
-    title="Number of KProp steps for features and labels",
-    source=f"{SOURCE}, Figures of KProp",
-    lines=(
-        *(
-            _line(
-                f"eps_x = {eps_x:g}",
-                "features",
-                parameters={"eps_x": eps_x, "eps_y": 1.0, "m": "floor"},
-                by_dataset=_by_dataset(NOISY, ("x_steps",)),
-            )
-            for eps_x in (0.01, 0.1, 1.0)
-        ),
-        *(
-            _line(
-                f"eps_y = {eps_y:g}",
-                "labels",
-                parameters={"eps_x": 1.0, "eps_y": eps_y, "m": "floor"},
-                by_dataset=_by_dataset(NOISY, ("y_steps",)),
-                keyword="y_steps",
-            )
-            for eps_y in (0.5, 1.0, 2.0)
-        ),
+
+
+def _steps(panel: str, budget: str, keyword: str, value: float) -> TargetLine:
+    parameters = {"eps_x": 1.0, "eps_y": 1.0, "m": "floor", budget: value}
+    own = None if keyword == "x_steps" else keyword
+    return _line(f"{budget} = {value:g}", panel, (keyword,), parameters=parameters, keyword=own)
+
+
+KPROP = _target(
+    "kprop",
+    "Number of KProp steps for features and labels",
+    "Figures of KProp",
+    (
+        *(_steps("features", "eps_x", "x_steps", eps_x) for eps_x in (0.01, 0.1, 1.0)),
+        *(_steps("labels", "eps_y", "y_steps", eps_y) for eps_y in (0.5, 1.0, 2.0)),
     ),
-    axis=Axis(label="steps of KProp", keyword="x_steps", values=STEPS, quick=(0, 4, 16), log=False),
-    datasets=DATASETS,
-    published=published("lpgnn:kprop"),
-    recipe="lpgnn",
-    needs=NEEDS,
-    deviations=DEVIATIONS,
-    remarks=REMARKS,
+    axis=Axis("steps of KProp", "x_steps", STEPS, (0, 4, 16), log=False),
     minutes=(90, 55, 90),
 )
-BACKBONES = ReproductionTarget(
-    name="lpgnn:backbones",
-    title="Network architectures with KProp",
-    source=f"{SOURCE}, Figure of backbones",
-    lines=tuple(
-        _line(
-            backbone.upper(),
-            f"eps_y = {words}",
-            parameters={
-                "eps_y": eps_y,
-                "backbone": backbone,
-                "m": "floor",
-                **({"y_steps": 0, **QUIET} if eps_y == INF else {}),
-            },
-            by_dataset=_by_dataset(NOISY if eps_y < INF else None, ("x_steps",)),
-            strict={"x_steps": 16},
-            search={"x_steps": STEPS},
-            quick={"x_steps": (16,)},
-        )
-        for eps_y, words in ((1.0, "1"), (INF, "inf"))
-        for backbone in ("gcn", "gat", "sage")
-    ),
-    axis=Axis(label="eps_x", keyword="eps_x", values=(0.01, 0.1, 1.0, 2.0, 3.0, INF), quick=(0.1, 1.0, INF)),
-    datasets=DATASETS,
-    published=published("lpgnn:backbones"),
-    recipe="lpgnn",
-    needs=NEEDS,
+
+
+def _backbone(name: str, eps_y: float) -> TargetLine:
+    parameters: Keywords = {"eps_y": eps_y, "backbone": name, "m": "floor"}
+    learned: tuple[str, ...] | None = ("x_steps",)
+    if eps_y == INF:
+        parameters, learned = {**parameters, "y_steps": 0, **QUIET}, None
+    return _line(name.upper(), f"eps_y = {eps_y:g}", learned, parameters=parameters, **_SEARCHED)
+
+
+BACKBONES = _target(
+    "backbones",
+    "Network architectures with KProp",
+    "Figure of backbones",
+    tuple(_backbone(name, eps_y) for eps_y in (1.0, INF) for name in ("gcn", "gat", "sage")),
+    axis=Axis("eps_x", "eps_x", (0.01, 0.1, 1.0, 2.0, 3.0, INF), (0.1, 1.0, INF)),
     deviations=(*DEVIATIONS, EXACT),
-    remarks=REMARKS,
     minutes=(600, 60, 120),
 )
-FEATURES = ReproductionTarget(
-    name="lpgnn:features",
-    title="Randomized features against uninformative features",
-    source=f"{SOURCE}, Table of features",
-    lines=(
-        _line("raw", parameters={"eps_y": 1.0, "m": "floor"}, by_dataset=_by_dataset(NOISY)),
+_PLAIN = {"degree, one-hot": "ohd", "ones": "one", "random": "rnd"}
+FEATURES = _target(
+    "features",
+    "Randomized features against uninformative features",
+    "Table of features",
+    (
+        _line("raw", learned=(), parameters={"eps_y": 1.0, "m": "floor"}),
         *(
             _line(
                 name,
+                learned=(),
                 measure="plain_features",
                 parameters={"eps_x": INF, "eps_y": 1.0},
-                by_dataset=_by_dataset(NOISY),
                 options={"features": kind},
                 level=True,
             )
-            for name, kind in (("degree, one-hot", "ohd"), ("ones", "one"), ("random", "rnd"))
+            for name, kind in _PLAIN.items()
         ),
     ),
-    axis=Axis(label="eps_x", keyword="eps_x", values=(0.01, 0.1, 1.0, INF), quick=(1.0, INF)),
-    datasets=DATASETS,
-    published=published("lpgnn:features"),
-    recipe="lpgnn",
-    compared=tuple(("", "raw", name) for name in ("degree, one-hot", "ones", "random")),
-    needs=NEEDS,
+    axis=Axis("eps_x", "eps_x", (0.01, 0.1, 1.0, INF), (1.0, INF)),
+    compared=tuple(("", "raw", name) for name in _PLAIN),
     deviations=(*DEVIATIONS, EXACT),
-    remarks=REMARKS,
     minutes=(30, 20, 30),
 )
 
@@ -218,49 +167,35 @@ FEATURES = ReproductionTarget(
 # -- SimGAT ------------------------------------------------------------------------------------------------
 
 _K = (2, 4, 8, 16)
-_SHARED = {**PAPER_SETTINGS, "unit": "local-attributes", "eps_y": INF, "y_steps": 0, **QUIET}
-_KPROP, _NAMES = "KProp(k)", {"multihop": "multihop", "deepwalk": "deepwalk(length=40, window=5)"}
+_QUIET: Keywords = {"eps_y": INF, "y_steps": 0, **QUIET}
+_BASELINES = {"KProp(k)": 0, "KProp(k - 1)": 1}  # with k steps, or with as many as SimGAT has: one less
+_SIMILARITIES = {"multihop": "multihop", "deepwalk": "deepwalk(length=40, window=5)"}
 
 
-def _kprop(name: str, less: int) -> tuple[TargetLine, ...]:
-    """Return KProp with k steps, or with as many as SimGAT has: one less."""
-    return tuple(
-        TargetLine(
-            name=f"{name}, k = {k}",
-            method="lpgnn",
-            parameters={**_SHARED, "x_steps": k - less},
-            by_dataset={PUBMED: SCALED},
-            strict=OWN_ROW,
-        )
-        for k in _K
-    )
+def _simgat(kind: str, k: int) -> TargetLine:
+    parameters = {**_QUIET, "x_steps": k - 1, "similarity": _SIMILARITIES[kind]}
+    return _line(f"SimGAT(k - 1, {kind}), k = {k}", method="simgat", parameters=parameters)
 
 
-def _simgat(kind: str) -> tuple[TargetLine, ...]:
-    return tuple(
-        TargetLine(
-            name=f"SimGAT(k - 1, {kind}), k = {k}",
-            method="simgat",
-            parameters={**_SHARED, "x_steps": k - 1, "similarity": _NAMES[kind]},
-            by_dataset={PUBMED: SCALED},
-            strict=OWN_ROW,
-        )
-        for k in _K
-    )
-
-
-SIMGAT = ReproductionTarget(
-    name="simgat:results",
-    title="Similar nodes instead of a hop: SimGAT with k - 1 hops, KProp with k",
-    source="SimGAT (Ameen, Emireddy, Stevens; slides), Preliminary results",
-    lines=(*_kprop(_KPROP, 0), *_kprop("KProp(k - 1)", 1), *_simgat("multihop"), *_simgat("deepwalk")),
-    axis=Axis(label="eps_x", keyword="eps_x", values=(0.01, 0.1, 1.0, 2.0, 3.0), quick=(0.1, 1.0)),
+SIMGAT = of_paper("simgat", "SimGAT (Ameen, Emireddy, Stevens; slides)")(
+    "results",
+    "Similar nodes instead of a hop: SimGAT with k - 1 hops, KProp with k",
+    "Preliminary results",
+    (
+        *(
+            _line(f"{name}, k = {k}", parameters={**_QUIET, "x_steps": k - less})
+            for name, less in _BASELINES.items()
+            for k in _K
+        ),
+        *(_simgat(kind, k) for kind in _SIMILARITIES for k in _K),
+    ),
+    axis=Axis("eps_x", "eps_x", (0.01, 0.1, 1.0, 2.0, 3.0), (0.1, 1.0)),
     datasets=DATASETS,
     recipe="lpgnn",
     compared=tuple(
         ("", f"SimGAT(k - 1, {kind}), k = {k}", f"{baseline}, k = {k}")
-        for kind in _NAMES
-        for baseline in (_KPROP, "KProp(k - 1)")
+        for kind in _SIMILARITIES
+        for baseline in _BASELINES
         for k in _K
     ),
     needs="deepwalk needs graphveil[simgat]; LastFM Asia is here without features",
