@@ -35,7 +35,8 @@ from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP
-from graphveil.release.weights import SigmoidCos, register_weight
+from graphveil.papers.weights import SigmoidCos
+from graphveil.release.weights import register_weight
 
 ROWS = (
     "mlp",

@@ -38,7 +38,7 @@ def weighted_neighbor_sums(adjacency: Adjacency, x: Tensor, similarity: Similari
         No guarantee: the sums are exact. Use it under unit ``none`` only.
 
     >>> import torch
-    >>> from graphveil.release.weights import ReluCos
+    >>> from graphveil.papers.weights import ReluCos
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
     >>> weighted_neighbor_sums(path, x, ReluCos(), None).flatten().tolist()

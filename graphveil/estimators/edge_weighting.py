@@ -1,26 +1,69 @@
 """Edge weights of hops, computed from public or released vectors; this does not spend privacy budget."""
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from graphveil._util import checks
-from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.features import Features
-from graphveil.core.queries.weights import Similarity
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.weights import DotWeight, Similarity
+from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
-from graphveil.nn.layers import FeedForward, batch_of
+from graphveil.nn.layers import batch_of
 from graphveil.release.weights import parse_weight
 
 ROWS = ("input", "previous")
 
-_WIDTHS = (32, 16)  # hidden and output width of the network of learned_public
-_STEPS, _PAIRS, _RATE = 300, 4096, 0.01
-_SHARP = 5.0  # factor from cosines to logits
+
+class PublicNetworkWeight(DotWeight):
+    """A weight whose rows are outputs of a network, which is trained on public labels. Edges are not read."""
+
+    reads = "learned"
+
+    @abstractmethod
+    def network(self, width: int, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network for rows of a width."""
+
+    @abstractmethod
+    def fit(self, network: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+        """Train the network in place on public rows and their public labels."""
+
+
+class EdgeTrainedWeight(Similarity):
+    """A weight whose parameters are learned from edges, by the first query of a release.
+
+    Args:
+        parameters: Names of the learned parameters.
+    """
+
+    reads = "attention"
+    parameters: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def training(self, **settings: Any) -> "EdgeTraining":
+        """Return the training for public settings: unit, sizes, hops, and steps and noise of users."""
+
+    @abstractmethod
+    def learn(self, view: Graph, rows: Tensor, release: Release, session: Session) -> dict[str, Tensor]:
+        """Answer the release's first query, and return the parameters, now released."""
+
+    @abstractmethod
+    def keys(self, learned: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
+        """Return the keys of the weight from learned parameters and public rows."""
+
+
+class EdgeTraining(Protocol):
+    """A plan of training steps and of the hops that follow."""
+
+    def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
+        """Return the plan with all queries for a budget."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +75,7 @@ class EdgeWeighting:
 
     @classmethod
     def from_config(
-        cls, weights: str, rows: str, *, encoder: bool, records: bool, attention: Similarity | None = None
+        cls, weights: str, rows: str, *, encoder: bool, records: bool, trained_on_edges: bool = False
     ) -> "EdgeWeighting | None":
         checks.one_of(ROWS, weight_rows=rows)
         similarity = parse_weight(weights)
@@ -43,9 +86,7 @@ class EdgeWeighting:
                 f"weights={weights!r} depends on node features, which node-level units protect. Use "
                 "weights='one', or an edge-level unit."
             )
-        if similarity.reads == "attention" and attention is not None:
-            similarity = attention
-        elif similarity.reads == "attention":
+        if similarity.reads == "attention" and not trained_on_edges:
             raise ConfigError(
                 f"weights={weights!r} is trained on the edges with privacy budget, which only gap with an "
                 "edge-level unit supports. Use weights='learned_public', which is trained on public "
@@ -67,34 +108,17 @@ class EdgeWeighting:
         """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
         return self.similarity.reads == "attention"
 
-    def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
-        if self.similarity.reads != "learned":
-            return None
-        return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
+    def weight_network(self, width: int, generator: torch.Generator) -> nn.Module | None:
+        weight = self.similarity
+        return weight.network(width, generator) if isinstance(weight, PublicNetworkWeight) else None
 
-    def learned(self, view: Graph, rows: Tensor, session: Session) -> FeedForward | None:
-        """Return the network that is trained on public labels, or None. Edges are not read.
-
-        Outputs get a high cosine if labels agree, on random labeled pairs. Pairs that agree have the same
-        total weight as those that do not.
-        """
+    def learned(self, view: Graph, rows: Tensor, session: Session) -> nn.Module | None:
+        """Return the network that is trained on public labels, or None. Edges are not read."""
         generator = session.streams.torch("weights")
         network = self.weight_network(rows.shape[1], generator)
-        if network is None:
-            return None
-        nodes = view.labeled_in("train")
-        x, y = rows[nodes].float(), view.y[nodes]
-        optimizer = Adam(network.parameters())
-        agreeing = float((y.bincount() / len(y)).square().sum())
-        balance = torch.tensor((1 - agreeing) / agreeing)
-        for _ in range(_STEPS):
-            u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
-            cosine = (normalize(network(x[u]), dim=1) * normalize(network(x[v]), dim=1)).sum(dim=1)
-            agree = (y[u] == y[v]).float()
-            optimizer.zero_grad()
-            loss = binary_cross_entropy_with_logits(_SHARP * cosine, agree, pos_weight=balance)
-            loss.backward()  # type: ignore[no-untyped-call]  # torch's own
-            optimizer.step(rate=_RATE)
+        if network is not None and isinstance(self.similarity, PublicNetworkWeight):
+            nodes = view.labeled_in("train")
+            self.similarity.fit(network, rows[nodes].float(), view.y[nodes], generator)
         return network
 
     def keys(

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,19 +19,131 @@ from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.plan import calibrate_plan as calibrated
 from graphveil.core.queries.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
+from graphveil.core.queries.weights import (
+    CELLS,
+    HALF,
+    TANH_ONE,
+    TANH_STEPS,
+    NetworkWeights,
+    PairWeights,
+    Values,
+    quantize_weights,
+)
 from graphveil.core.query import Query
 from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge, Unit
-from graphveil.errors import CalibrationError
-from graphveil.release.weights import Attention
-
-NETWORK = ("source", "target", "bias", "readout", "offset")  # parameters that are kept; the head is not
-SIMILARITY = Attention()
+from graphveil.data import Graph
+from graphveil.errors import CalibrationError, InputError
+from graphveil.estimators.edge_weighting import EdgeTrainedWeight
+from graphveil.estimators.public_sizes import nodes_of
+from graphveil.estimators.session import Session
 
 _SHARE = 0.1  # share of mu^2 for training, if no multiplier is given
 _OFFSET = 3.0  # initial attention weights of 0.95: a plain sum
 _HEAD_STEPS, _HEAD_RATE = 100, 0.1
 _MULTIPLIER_GROWTH = 2.0  # an edge replaces a clipped gradient by another one
+_REACH = 8.0  # maximum logit of the table
+_ENTRIES = 1 << 17  # row entries per chunk: they fit into the cache
+_UNIT = 1 << 8  # table entries per unit of the logit; the table ends at 8
+_MAX_READOUT_WEIGHT = float(1 << 10)  # larger readout weights are clipped
+_READOUT = 1 << 16  # maximum sum of absolute readout weights: logits stay below 2^31
+_SHIFT = 17  # maximum shift from a logit to its table index, in bits
+_HALVES = (1 << 15) - 1  # the largest half of a hidden unit
+
+
+@dataclass(frozen=True)
+class Attention(EdgeTrainedWeight):
+    """w = sigmoid(tanh(A z_u + B z_v + b) . w + c), a two-layer network on both rows, at most sigmoid(8).
+
+    The network's parameters are public or were released. The keys are values of one node or of none:
+    (A z_u for all u, B z_v + b for all v, w, c), of shapes (N, h), (N, h), (h) and (). Logits and halves of
+    hidden units are clipped to [-8, 8], in steps of 2^-8. The tangent is accurate to 0.027, which
+    moves a weight by at most 0.007 |w|_1. Weights are in steps of 2^-5.
+
+    >>> round(Attention().bound, 6)
+    0.999665
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("source", "target", "bias", "readout", "offset")
+
+    @property
+    def bound(self) -> float:
+        """The logistic function at the largest logit."""
+        return float(_sigmoid(np.array(_REACH)))
+
+    def prepare(self, keys: tuple[Tensor, Tensor, Tensor, Tensor]) -> PairWeights:
+        return network(*keys, values=_sigmoid(np.linspace(-_REACH, _REACH, CELLS)), bound=self.bound)
+
+    def training(self, **settings: Any) -> "AttentionTraining":
+        return AttentionTraining(**settings)
+
+    def learn(self, view: Graph, rows: Tensor, release: Release, session: Session) -> dict[str, Tensor]:
+        query, targets = session.query(0, EdgeAttentionQuery), nodes_of(view.labeled_in("train"))
+        generator = session.streams.torch("attention")
+        start = session.load_or_compute(
+            "attention", lambda: {"start": attention_start(query, rows, view.y, targets, generator)}
+        )["start"]
+        on_step = session.epochs("attention", query.steps)
+        return train_attention(release, query, start, rows, view.y, targets, on_step=on_step)
+
+    def keys(self, learned: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
+        return attention_keys(learned, rows)
+
+
+def _sigmoid(x: Values) -> Values:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+SIMILARITY = Attention()
+
+
+def network(
+    source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
+) -> NetworkWeights:
+    """Return a two-layer network's parts as integers; ``values`` are weights indexed by the logit."""
+    weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
+    while True:
+        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # steps in a weight of one
+        whole = (weights * steps).round()
+        if whole.abs().sum() <= _READOUT and bool((whole.abs() < 1 << 15).all()):
+            break
+        shift -= 1
+    if shift < 0:
+        raise InputError(
+            f"The attention network with {len(readout)} hidden units has output weights that are too "
+            "large for integer arithmetic. Use fewer hidden units."
+        )
+    reach = float(weights.abs().sum()) * 1.01 + 9.0  # maximum absolute logit
+    exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
+    return NetworkWeights(
+        _halves(source),
+        _halves(target),
+        whole.to(torch.int16),
+        math.floor(exact * (1 << shift)),
+        shift,
+        quantize_weights(values, bound),
+    )
+
+
+def _halves(rows: Tensor) -> Tensor:
+    """Return halves of hidden units in steps of 16-bit arguments."""
+    exact = _finite(rows).numpy()
+    halves = np.empty(exact.shape, dtype=np.int16)
+    at_once = max(1, _ENTRIES // max(1, exact.shape[1]))
+    scratch = np.empty((min(len(exact), at_once), exact.shape[1]))
+    for first in range(0, len(exact), at_once):
+        some = exact[first : first + at_once]
+        grid = np.multiply(some, TANH_STEPS, out=scratch[: len(some)])
+        np.clip(np.rint(grid, out=grid), -_HALVES, _HALVES, out=grid)
+        np.copyto(halves[first : first + at_once], grid, casting="unsafe")
+    return torch.from_numpy(halves)
+
+
+def _finite(part: Tensor) -> Tensor:
+    exact = part.detach().to(torch.float64)
+    if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
+        raise InputError("The attention network has NaN or infinite parameters.")
+    return exact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +266,7 @@ def train_attention(
         return weights.detach()
 
     parts = query.parts(release.answer(EdgeAttentionData(rows, labels, targets, start, descend)))
-    return {name: part.clone() for name, part in parts.items() if name in NETWORK}
+    return {name: part.clone() for name, part in parts.items() if name in Attention.parameters}
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:

@@ -21,18 +21,18 @@ from graphveil.core.queries.neighbor_sums import NeighborSumData, example_keys
 from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release.weights import (
-    Attention,
+from graphveil.papers.attention import Attention
+from graphveil.papers.weights import (
     ClassAgree,
     ExpCos,
     HalfCos,
-    Jaccard,
     Landmarks,
     LearnedPublic,
     PosteriorDot,
     ReluCos,
     SigmoidCos,
 )
+from graphveil.release.weights import Jaccard
 
 DIM = 2
 

@@ -16,7 +16,7 @@ from graphveil.core.plan import hops
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery, example_keys
 from graphveil.core.queries.weights import Similarity
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release.weights import Landmarks, SigmoidCos
+from graphveil.papers.weights import Landmarks, SigmoidCos
 
 Patch = pytest.MonkeyPatch
 

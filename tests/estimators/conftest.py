@@ -78,7 +78,7 @@ def with_little_training(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
     patch.setattr(edge, "_SMALL_STEPS", 2)
     patch.setattr(edge, "SEEDS", 1)
-    patch.setattr("graphveil.estimators.edge_weighting._STEPS", 3)
+    patch.setattr("graphveil.papers.weights._STEPS", 3)
 
 
 @pytest.fixture

@@ -26,16 +26,16 @@ from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.gap.attention import (
+from graphveil.papers import as_published
+from graphveil.papers.as_published import renyi
+from graphveil.papers.as_published.gap import PublishedAttention
+from graphveil.papers.as_published.published import rebuilt
+from graphveil.papers.attention import (
     AttentionTraining,
     attention_keys,
     attention_start,
     train_attention,
 )
-from graphveil.papers import as_published
-from graphveil.papers.as_published import renyi
-from graphveil.papers.as_published.gap import PublishedAttention
-from graphveil.papers.as_published.published import rebuilt
 from graphveil.privacy.renyi import epsilon_of_event
 
 FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more

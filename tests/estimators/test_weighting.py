@@ -16,7 +16,7 @@ from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
 from graphveil.papers import as_published
 from graphveil.papers.as_published import renyi
-from graphveil.release.weights import SigmoidCos
+from graphveil.papers.weights import SigmoidCos
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries
 from tests.estimators.interrupted import InterruptedFit
 

@@ -48,7 +48,9 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
 from graphveil.papers.as_published.graph_queries import PerturbedRows, RowCounts
-from graphveil.release.weights import Attention, ClassAgree, Jaccard, Landmarks, ReluCos, SigmoidCos
+from graphveil.papers.attention import Attention
+from graphveil.papers.weights import ClassAgree, Landmarks, ReluCos, SigmoidCos
+from graphveil.release.weights import Jaccard
 
 
 def star(leaves: int) -> Adjacency:

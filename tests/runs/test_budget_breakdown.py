@@ -7,7 +7,7 @@ from graphveil.core.queries.record_counts import AccuracyCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.estimators.classcode.edge import code_sum_queries
-from graphveil.estimators.gap.attention import AttentionTraining
+from graphveil.papers.attention import AttentionTraining
 from graphveil.publish.queries import QueryRow, release_rows, stages_of, unequal_shares_note
 
 GROUPS = 3

@@ -8,7 +8,8 @@ from graphveil.core.edges.blocks import blocks
 from graphveil.core.queries import weights as _pairs
 from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.errors import ConfigError
-from graphveil.release.weights import HalfCos, Landmarks, SigmoidCos, _landmarks, _nearest, parse_weight
+from graphveil.papers.weights import HalfCos, Landmarks, SigmoidCos, _landmarks, _nearest
+from graphveil.release.weights import parse_weight
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

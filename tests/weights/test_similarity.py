@@ -37,19 +37,17 @@ from graphveil.errors import (
     ReleaseError,
     UnsupportedGuaranteeError,
 )
-from graphveil.release.weights import (
-    Attention,
+from graphveil.papers.attention import Attention
+from graphveil.papers.weights import (
     ClassAgree,
     ExpCos,
     HalfCos,
-    Jaccard,
     LearnedPublic,
     PosteriorDot,
     ReluCos,
     SigmoidCos,
-    parse_weight,
-    register_weight,
 )
+from graphveil.release.weights import Jaccard, parse_weight, register_weight
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

@@ -22,7 +22,9 @@ from graphveil.core.queries.weights import (
     PairWeights,
     integer_tanh,
 )
-from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
+from graphveil.papers.attention import Attention
+from graphveil.papers.weights import ClassAgree, ExpCos, HalfCos
+from graphveil.release.weights import Jaccard
 
 NODES, LONGEST = 50, 1 << 10
 

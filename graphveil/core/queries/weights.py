@@ -213,11 +213,6 @@ def _first_csr() -> None:
 TANH_STEPS = 1 << 12  # steps in an argument of one: 16 bits cover arguments up to 8
 TANH_ONE = 1 << 11  # steps in a value of one, the maximum
 _SLOPE, _START = 8570, 8274  # 4 b and 2 a, in steps of a value
-_UNIT = 1 << 8  # table entries per unit of the logit; the table ends at 8
-_MAX_READOUT_WEIGHT = float(1 << 10)  # larger readout weights are clipped
-_READOUT = 1 << 16  # maximum sum of absolute readout weights: logits stay below 2^31
-_SHIFT = 17  # maximum shift from a logit to its table index, in bits
-_HALVES = (1 << 15) - 1  # the largest half of a hidden unit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -280,55 +275,6 @@ def integer_tanh() -> npt.NDArray[np.int16]:
     u = np.minimum(s, np.minimum(-s, largest))
     slope = (_SLOPE * u >> 16) + _START
     return (slope * s >> 16).astype(np.int16)
-
-
-def network(
-    source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
-) -> NetworkWeights:
-    """Return a two-layer network's parts as integers; ``values`` are weights indexed by the logit."""
-    weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
-    while True:
-        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # steps in a weight of one
-        whole = (weights * steps).round()
-        if whole.abs().sum() <= _READOUT and bool((whole.abs() < 1 << 15).all()):
-            break
-        shift -= 1
-    if shift < 0:
-        raise InputError(
-            f"The attention network with {len(readout)} hidden units has output weights that are too "
-            "large for integer arithmetic. Use fewer hidden units."
-        )
-    reach = float(weights.abs().sum()) * 1.01 + 9.0  # maximum absolute logit
-    exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
-    return NetworkWeights(
-        _halves(source),
-        _halves(target),
-        whole.to(torch.int16),
-        math.floor(exact * (1 << shift)),
-        shift,
-        quantize_weights(values, bound),
-    )
-
-
-def _halves(rows: Tensor) -> Tensor:
-    """Return halves of hidden units in steps of 16-bit arguments."""
-    exact = _finite(rows).numpy()
-    halves = np.empty(exact.shape, dtype=np.int16)
-    at_once = max(1, _ENTRIES // max(1, exact.shape[1]))
-    scratch = np.empty((min(len(exact), at_once), exact.shape[1]))
-    for first in range(0, len(exact), at_once):
-        some = exact[first : first + at_once]
-        grid = np.multiply(some, TANH_STEPS, out=scratch[: len(some)])
-        np.clip(np.rint(grid, out=grid), -_HALVES, _HALVES, out=grid)
-        np.copyto(halves[first : first + at_once], grid, casting="unsafe")
-    return torch.from_numpy(halves)
-
-
-def _finite(part: Tensor) -> Tensor:
-    exact = part.detach().to(torch.float64)
-    if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
-        raise InputError("The attention network has NaN or infinite parameters.")
-    return exact
 
 
 WORD = 16  # bits per word
@@ -587,7 +533,7 @@ def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator
     Args:
         sources: Nodes, in ascending order, shape (S).
 
-    >>> from graphveil.release.weights import HalfCos
+    >>> from graphveil.papers.weights import HalfCos
     >>> rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
     >>> torch.cat(list(weights_from(HalfCos(), rows, torch.tensor([0, 2])))).tolist()
     [[1.0, 0.5], [0.0, 0.5], [0.5, 1.0]]

@@ -10,7 +10,6 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.gap.attention import SIMILARITY
 from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapConfig, NodeLevelGap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
@@ -151,7 +150,7 @@ class GAP(NetworkKeywords, Estimator):
             self.weight_rows,
             encoder=self.use_encoder,
             records=False,
-            attention=SIMILARITY if self.privacy_config.protects else None,
+            trained_on_edges=self.privacy_config.protects,
         )
         return EdgeLevelGap(
             name=self.method,

@@ -18,7 +18,6 @@ from graphveil.core.features import rows as chosen_rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.plan import hops as equal_hops
-from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.core.release import Release
@@ -26,14 +25,7 @@ from graphveil.core.unit import NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.gap.attention import (
-    NETWORK,
-    AttentionTraining,
-    attention_keys,
-    attention_start,
-    train_attention,
-)
+from graphveil.estimators.edge_weighting import EdgeTrainedWeight, EdgeTraining, EdgeWeighting
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
@@ -41,7 +33,7 @@ from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
-from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
+from graphveil.estimators.public_sizes import PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
 from graphveil.nn.layers import batch_of, batches_of
@@ -72,7 +64,8 @@ class GapConfig:
             if network is not None:
                 network.load_state_dict(part_of(state, prefix))
                 network.eval()
-        names = NETWORK if weighting is not None and weighting.learned_from_edges else ()
+        weight = None if weighting is None else weighting.similarity
+        names = weight.parameters if isinstance(weight, EdgeTrainedWeight) else ()
         attention = {name: state[f"attention.{name}"] for name in names}
         aggregation = Aggregation(self, encoder, weight_network, attention)
         return TrainedGap(method, aggregation, classifier, sizes, method.head.restored(state))
@@ -151,8 +144,8 @@ class Aggregation:
         weighting = self.gap.edge_weighting
         if weighting is None:
             return None
-        if weighting.learned_from_edges:
-            return attention_keys(self.attention, rows)
+        if isinstance(weighting.similarity, EdgeTrainedWeight):
+            return weighting.similarity.keys(self.attention, rows)
         return weighting.keys(view, rows, self.encoder, self.weight_network, session)
 
 
@@ -261,9 +254,16 @@ class EdgeLevelGap(Method):
         similarity = None if weighting is None else weighting.similarity
         return equal_hops(mu, shape.hops, shape.width(sizes), self.privacy_config.unit, similarity)
 
-    def attention_training(self, sizes: PublicSizes) -> AttentionTraining:
+    @property
+    def _trained_weight(self) -> EdgeTrainedWeight:
+        assert self.gap.edge_weighting is not None
+        weight = self.gap.edge_weighting.similarity
+        assert isinstance(weight, EdgeTrainedWeight)
+        return weight
+
+    def attention_training(self, sizes: PublicSizes) -> EdgeTraining:
         assert self.attention is not None
-        return AttentionTraining(
+        return self._trained_weight.training(
             unit=self.privacy_config.unit,
             dim=self.gap.shape.width(sizes),
             classes=sizes.classes,
@@ -288,7 +288,7 @@ class EdgeLevelGap(Method):
                 aggregation = replace(aggregation, weight_network=network)
         if self.attention is not None and release is not None:
             with session.stage("attention"):
-                learned = _learn_attention(view, rows, release, session)
+                learned = self._trained_weight.learn(view, rows, release, session)
                 aggregation = replace(aggregation, attention=learned)
         with session.stage("aggregate"):
             aggregates = aggregation.aggregates(view, rows, release, session)
@@ -336,16 +336,6 @@ class EdgeLevelGap(Method):
             head=head,
         )
         return encoder
-
-
-def _learn_attention(view: Graph, rows: Tensor, release: Release, session: Session) -> State:
-    query, targets = session.query(0, EdgeAttentionQuery), nodes_of(view.labeled_in("train"))
-    generator = session.streams.torch("attention")
-    start = session.load_or_compute(
-        "attention", lambda: {"start": attention_start(query, rows, view.y, targets, generator)}
-    )["start"]
-    on_step = session.epochs("attention", query.steps)
-    return train_attention(release, query, start, rows, view.y, targets, on_step=on_step)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.edge import GROUPS, code_sum_queries
 from graphveil.estimators.classcode.likelihoods import EdgeWeightModel, Signal, row_log_likelihood, weighted
-from graphveil.release.weights import HalfCos, SigmoidCos, parse_weight, register_weight
+from graphveil.papers.weights import HalfCos, SigmoidCos
+from graphveil.release.weights import parse_weight, register_weight
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
 QUICK: dict[str, Any] = {
