@@ -6,7 +6,7 @@ are finite differences of a black-box model, or derivatives of a network with kn
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -242,9 +242,7 @@ def float64_batch(x: Matrix) -> Batch:
     x = as_float64(x)
     if not is_sparse(x):
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))
-    columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))
-    values = torch.from_numpy(np.asarray(x.data, dtype=np.float64))
-    return SparseRows(columns, values, offsets, int(x.shape[1]))
+    return replace(SparseRows.from_scipy(x), values=torch.from_numpy(x.data))
 
 
 EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"

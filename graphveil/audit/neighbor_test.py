@@ -244,11 +244,33 @@ class NeighborTestResult:
         }
 
 
-def keep_smallest(found: dict[str, Finding], finding: Finding) -> None:
-    """Keep a finding, one of each kind, for the smallest pair that shows it."""
-    known = found.get(finding.kind)
-    if known is None or finding.size < known.size:
-        found[finding.kind] = finding
+class FindingLog:
+    """A test in progress: each kind of finding for the smallest pair that shows it, and the largest loss."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Finding] = {}
+        self.pairs, self.largest, self.started = 0, LossLowerBound(), time.perf_counter()
+
+    def add(self, finding: Finding) -> None:
+        known = self.found.get(finding.kind)
+        if known is None or finding.size < known.size:
+            self.found[finding.kind] = finding
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def result(self, unit: str, claim: PrivacyClaim, largest: float, **facts: Any) -> NeighborTestResult:
+        return NeighborTestResult(
+            unit=unit,
+            claim=claim,
+            findings=tuple(sorted(self.found.values(), key=lambda finding: -finding.epsilon)),
+            pairs=self.pairs,
+            seconds=self.seconds,
+            largest=largest,
+            largest_mu=self.largest.mu,
+            **facts,
+        )
 
 
 # -- the test ----------------------------------------------------------------------------------------------
@@ -329,15 +351,15 @@ def neighbor_test(
             "The mechanism must take two arguments, (graph, noise). For a function of the graph "
             "alone, to whose values noise is added, pass sensitivity=1.0."
         )
-    search = _Search(mechanism, PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu), seed, runs)
-    started = time.perf_counter()
+    claim = PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu)
+    search = _Search(mechanism, claim, seed, runs)
     drawn = pairs_of(neighbors or neighbors_of(unit, nodes), seed)
     for number in count():
-        if number >= pairs if pairs is not None else time.perf_counter() - started > seconds:
+        if number >= pairs if pairs is not None else search.seconds > seconds:
             break
         search.compare(next(drawn), number)
     search.judge_suspects()
-    return search.result(unit, time.perf_counter() - started)
+    return search.result(unit, claim, search.most_epsilon, steps=search.steps, hidden=search.hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,25 +384,22 @@ def _run(mechanism: Mechanism, graph: SmallGraph, noise: NoiseRecorder) -> _Run:
     return _Run(noise.steps, returned, failure, noise.used_hidden)
 
 
-class _Search:
+class _Search(FindingLog):
     """A test in progress: the findings so far, and the suspects, which counts of runs decide about."""
 
     def __init__(self, mechanism: Mechanism, claim: PrivacyClaim, seed: int, runs: int) -> None:
+        super().__init__()
         self._mechanism, self._claim, self._seed, self._runs = mechanism, claim, seed, runs
-        self._found: dict[str, Finding] = {}
         self._suspects: list[tuple[float, int, Neighbors]] = []
-        self._pairs = self._steps = 0
-        self._largest = LossLowerBound()
-        self._most_epsilon = 0.0
-        self._hidden = False
+        self.steps, self.most_epsilon, self.hidden = 0, 0.0, False
 
     def compare(self, pair: Neighbors, number: int) -> None:
         """Run both sides, the second with the first's outcomes."""
-        self._pairs += 1
+        self.pairs += 1
         first = _run(self._mechanism, pair[0], NoiseRecorder(self._rng(number)))
-        self._steps = max(self._steps, len(first.steps))
+        self.steps = max(self.steps, len(first.steps))
         if first.hidden:
-            self._hidden = True
+            self.hidden = True
             means = [self._mean(graph, number) for graph in pair]
             alike = means[0].shape == means[1].shape
             apart = float(np.linalg.norm(means[0] - means[1])) if alike else math.inf
@@ -412,11 +431,11 @@ class _Search:
 
     def _note(self, kind: str, loss: LossLowerBound, pair: Neighbors) -> None:
         epsilon = loss.epsilon(self._claim.at[1])
-        if loss.mu_squared > self._largest.mu_squared:
-            self._largest = loss
-        self._most_epsilon = max(self._most_epsilon, epsilon)
+        if loss.mu_squared > self.largest.mu_squared:
+            self.largest = loss
+        self.most_epsilon = max(self.most_epsilon, epsilon)
         if not self._claim.is_satisfied_by(loss):
-            keep_smallest(self._found, Finding(kind, epsilon, loss.mu, *pair))
+            self.add(Finding(kind, epsilon, loss.mu, *pair))
 
     def judge_suspects(self) -> None:
         """Judge pairs by counts of runs: a few runs of each candidate, then many of the worst ones."""
@@ -432,21 +451,8 @@ class _Search:
             n, way = ways[i]
             bound = certified(self._mechanism, way, self._runs, delta, self._seed + 7 * n)
             self._note("mixture", LossLowerBound(alone=bound.epsilon), way)
-            if self._found:
+            if self.found:
                 return
-
-    def result(self, unit: str, seconds: float) -> NeighborTestResult:
-        return NeighborTestResult(
-            unit=unit,
-            claim=self._claim,
-            findings=tuple(sorted(self._found.values(), key=lambda finding: -finding.epsilon)),
-            pairs=self._pairs,
-            seconds=seconds,
-            largest=self._most_epsilon,
-            largest_mu=self._largest.mu,
-            steps=self._steps,
-            hidden=self._hidden,
-        )
 
 
 def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str, LossLowerBound]]:

@@ -13,7 +13,6 @@ result is published.
 """
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -29,9 +28,9 @@ from graphveil._util.checks import checked
 from graphveil.audit.neighbor_test import (
     DELTA_OF_MU,
     Finding,
+    FindingLog,
     NeighborTestResult,
     PrivacyClaim,
-    keep_smallest,
 )
 from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law, LossLowerBound
 from graphveil.audit.small_graphs import (
@@ -445,7 +444,7 @@ def own_rows(query: Query, unit: Unit, place: tuple[int, ...]) -> tuple[int, ...
 # -- the comparison ------------------------------------------------------------------------------------------
 
 
-class _Comparison:
+class _Comparison(FindingLog):
     """A test in progress: the findings, the smallest pair of each kind, and the attained privacy costs.
 
     Args:
@@ -454,6 +453,7 @@ class _Comparison:
     """
 
     def __init__(self, unit: Unit, queries: tuple[Query, ...], *, mutual: bool = False) -> None:
+        super().__init__()
         self._unit, self._mutual = unit, mutual
         self._queries = tuple(
             replace(query, steps=1) if query.describe().steps else query  # type: ignore[call-arg]
@@ -466,20 +466,21 @@ class _Comparison:
         self._charged_mu = math.inf if total is None else total  # of the whole plan: no pair may cost more
         self._sampler = RecordingZeroNoise.with_new_list()
         self._plan = zero_noise_plan(unit, self._queries, self._sampler)
-        self._found: dict[str, Finding] = {}
         self._attained: dict[str, float] = {}
-        self._largest = LossLowerBound()
-        self._pairs = 0
 
     def over(self, families: Families, pairs: int, seed: int) -> NeighborTestResult | None:
-        started, number = time.perf_counter(), 0
-        while self._pairs < pairs:
+        number = 0
+        while self.pairs < pairs:
             drawn = families(np.random.default_rng([seed, number]), (seed, number, 1))
             if drawn is None:
                 return None
-            self._compare(drawn, pairs - self._pairs)
+            self._compare(drawn, pairs - self.pairs)
             number += 1
-        return self._result(time.perf_counter() - started)
+        every = product(range(self._groups), repeat=1 if isinstance(self._unit, NodeUnit) else 2)
+        costs = (self._privacy_cost(groups, FAMILY_NODES, part=part) for groups in every for part in (0, 1))
+        claim, attained = max(costs, key=lambda one: one.at[0]).claim, dict(sorted(self._attained.items()))
+        facts = {"steps": len(self._queries), "hidden": False, "attained": attained}
+        return self.result(self._unit.name, claim, self.largest.epsilon(DELTA_OF_MU), **facts)
 
     def _compare(self, drawn: Family, most: int) -> None:
         groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
@@ -495,7 +496,7 @@ class _Comparison:
             others = [replace(view, graph=neighbor.graph) for view in views]
             of_records = isinstance(self._unit, NodeUnit)  # under other units the data are public
             after, drawn_after = self._answers(others[0], self._data(others) if of_records else data)
-            self._pairs += 1
+            self.pairs += 1
             pair = _Pair(self._queries, self._unit, views, others, (before, after), neighbor.place)
             if not pair.has_public_shapes():
                 self._note("shape", LossLowerBound(certain=1.0), pair)
@@ -507,8 +508,8 @@ class _Comparison:
             loss = pair.loss()
             if privacy_cost.mu > self._charged_mu * (1 + ROUNDING):
                 self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
-            if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
-                self._largest = loss
+            if loss.mu_squared > self.largest.mu_squared or loss.pure > self.largest.pure:
+                self.largest = loss
             if not privacy_cost.is_satisfied_by(loss):
                 self._note("change", loss, pair)
             if pair.reaches_too_far():
@@ -548,24 +549,7 @@ class _Comparison:
 
     def _note(self, kind: str, loss: LossLowerBound, pair: "_Pair") -> None:
         first, second = pair.views[0].graph, pair.others[0].graph
-        keep_smallest(self._found, Finding(kind, loss.epsilon(DELTA_OF_MU), loss.mu, first, second))
-
-    def _result(self, seconds: float) -> NeighborTestResult:
-        every = product(range(self._groups), repeat=1 if isinstance(self._unit, NodeUnit) else 2)
-        costs = (self._privacy_cost(groups, FAMILY_NODES, part=part) for groups in every for part in (0, 1))
-        worst = max(costs, key=lambda one: one.at[0])
-        return NeighborTestResult(
-            unit=self._unit.name,
-            claim=worst.claim,
-            findings=tuple(sorted(self._found.values(), key=lambda finding: -finding.epsilon)),
-            pairs=self._pairs,
-            seconds=seconds,
-            largest=self._largest.epsilon(DELTA_OF_MU),
-            largest_mu=self._largest.mu,
-            steps=len(self._queries),
-            hidden=False,
-            attained=dict(sorted(self._attained.items())),
-        )
+        self.add(Finding(kind, loss.epsilon(DELTA_OF_MU), loss.mu, first, second))
 
 
 @dataclass(frozen=True, eq=False)
