@@ -549,8 +549,8 @@ def _compared(name: str, measure: str, true: Any, noisy: Any) -> StructuralQuery
     if measure == KL:
         longest = max(len(counts) for counts, _ in (true, noisy))
         both = [np.append(np.pad(counts, (0, longest - len(counts))), rest) for counts, rest in (true, noisy)]
-        shares = ((counts / max(1, counts.sum())).tolist() for counts in both)
-        return StructuralQuery(name, *shares, kl_divergence(*both), KL)
+        first, second = ((counts / max(1, counts.sum())).tolist() for counts in both)
+        return StructuralQuery(name, first, second, kl_divergence(*both), KL)
     return StructuralQuery(name, true, noisy, relative_error(true, noisy), RELATIVE)
 
 

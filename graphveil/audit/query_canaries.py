@@ -518,9 +518,8 @@ def _node_pairs(nodes: int, unit: Unit) -> tuple[Domain, Indices, Callable[[Indi
 def _of_responses(query: EdgeResponseQuery | TopNodePairsQuery, context: CanaryContext) -> Canaries:
     """Every node pair is reported as an edge, or not; in a fixed number of places, pairs compete for them."""
     domain, slots, edges = _node_pairs(_NODES, context.unit)
-    compete, data = isinstance(query, TopNodePairsQuery), EdgeResponseData(domain)
-    if compete:
-        data = TopNodePairsData(domain, len(slots) // _KEPT)
+    compete = isinstance(query, TopNodePairsQuery)
+    data = TopNodePairsData(domain, len(slots) // _KEPT) if compete else EdgeResponseData(domain)
     return Canaries(
         query,
         len(slots),

@@ -16,7 +16,7 @@ from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
-from graphveil.nn.layers import batch_of
+from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.release.weights import parse_weight
 
 ROWS = ("input", "previous")
@@ -28,11 +28,11 @@ class PublicNetworkWeight(DotWeight):
     reads = "learned"
 
     @abstractmethod
-    def network(self, width: int, generator: torch.Generator) -> nn.Module:
+    def network(self, width: int, generator: torch.Generator) -> FeedForward:
         """Return an untrained network for rows of a width."""
 
     @abstractmethod
-    def fit(self, network: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+    def fit(self, network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
         """Train the network in place on public rows and their public labels."""
 
 
@@ -108,11 +108,11 @@ class EdgeWeighting:
         """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
         return self.similarity.reads == "attention"
 
-    def weight_network(self, width: int, generator: torch.Generator) -> nn.Module | None:
+    def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
         weight = self.similarity
         return weight.network(width, generator) if isinstance(weight, PublicNetworkWeight) else None
 
-    def learned(self, view: Graph, rows: Tensor, session: Session) -> nn.Module | None:
+    def learned(self, view: Graph, rows: Tensor, session: Session) -> FeedForward | None:
         """Return the network that is trained on public labels, or None. Edges are not read."""
         generator = session.streams.torch("weights")
         network = self.weight_network(rows.shape[1], generator)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from graphveil._util import checks
@@ -111,7 +111,7 @@ class LearnedPublic(PublicNetworkWeight):
     def network(self, width: int, generator: torch.Generator) -> FeedForward:
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
-    def fit(self, network: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+    def fit(self, network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
         """Train the network in place: outputs get a high cosine if labels agree, on random labeled pairs.
 
         Pairs that agree have the same total weight as those that do not.

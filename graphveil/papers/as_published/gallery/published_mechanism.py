@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import getdoc
-from typing import Any
+from typing import Any, TypeVar
 
 from graphveil.audit.neighbor_test import NeighborTestResult, neighbor_test
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
 
 Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,10 @@ class PublishedMechanism:
 MECHANISMS: list[PublishedMechanism] = []
 
 
-def published_mechanism(name: str, source: str, **given: Any) -> Callable[[Mechanism], Mechanism]:
+def published_mechanism(name: str, source: str, **given: Any) -> Callable[[F], F]:
     """Add a function to the gallery, with the fields of ``PublishedMechanism``."""
 
-    def add(mechanism: Mechanism) -> Mechanism:
+    def add(mechanism: F) -> F:
         MECHANISMS.append(PublishedMechanism(name=name, source=source, mechanism=mechanism, **given))
         return mechanism
 
