@@ -5,8 +5,8 @@ adding or removing an edge changes its own contribution and no other. Degrees, s
 common neighbors are functions of the edges, so no function here receives them.
 
 A ``Similarity`` has a bound and prepares tables (``PairWeights``), which alone see edges: trusted code that
-runs inside the private sums and returns nothing else. The weights with a name are in
-``graphveil.release.weights``.
+runs inside the private sums and returns nothing else. ``graphveil.release.weights`` finds weights by
+name.
 
 The weight of a pair is an integer from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit.
 All tables are computed before an edge is read. The computation for an edge is exact integer arithmetic, and
