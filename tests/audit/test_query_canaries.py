@@ -317,7 +317,7 @@ def test_small_graphs_certify_most_of_a_claim_and_no_more(name: str, monkeypatch
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_small_graphs_show_too_low_a_privacy_cost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_canaries, "_RECORDS", 512)  # fewer releases certify less, which is enough
+    monkeypatch.setattr(query_canaries, "_RECORDS", 256)  # fewer releases certify less, which is enough
     plan = PLANS[name]
     found = canaries_of_small_graphs(underpriced(plan.queries[0]), plan)
     assert privacy_curve(found.certified).epsilon(DELTA) > found.claimed
