@@ -42,11 +42,11 @@ class QuickCharts:
 
 def in_words(figure: "Figure", form: str, *, title: str = "", **options: Any) -> bytes:
     """Return an SVG file of the words of a figure, whatever the form."""
-    from matplotlib.text import Text
-
     from graphveil._util.escape import html
 
     width, height = (72 * size for size in figure.get_size_inches())
-    words = "".join(f"<text>{html(found.get_text())}</text>" for found in figure.findobj(Text))
+    keys = [key.get_text() for legend in figure.legends for key in legend.get_texts()]
+    names = [name for axes in figure.axes for name in (axes.get_xlabel(), axes.get_ylabel())]
+    words = "".join(f"<text>{html(word)}</text>" for word in (*keys, *names))
     size = f'width="{width:g}pt" height="{height:g}pt"'
     return f"<svg {size}><title>{html(title)}</title>{words}</svg>".encode()

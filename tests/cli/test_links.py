@@ -315,6 +315,7 @@ def test_sweeps_that_cannot_be_compared_are_rejected(
     assert not (folder / "grid").exists()
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_workers_of_a_sweep_have_the_same_results(folder: Path, invoke: Invoke) -> None:
     seeded = (*LINKS, "--unsafe-noise-seed", "1", "--set", "dim=2,3")
     one, two = (invoke("sweep", *seeded, "--jobs", jobs, "--out", f"grid{jobs}") for jobs in ("1", "2"))
