@@ -40,7 +40,7 @@ from graphveil.mechanisms import (
     WeightedAllocation,
     public_weights,
 )
-from graphveil.mechanisms.importance import combined
+from graphveil.mechanisms.features import combined
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.papers.scalar_mechanisms import Duchi, LaplaceDistribution, StepDistribution
 

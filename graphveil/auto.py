@@ -50,8 +50,7 @@ from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod, Tra
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
 from graphveil.local.lpgnn import NetworkMethod, TrainedLpgnn, baseline_of
-from graphveil.local.noisy_labels import calibrated_log_likelihood, reported_shares
-from graphveil.local.posterior_mixture import mixture_weights
+from graphveil.local.posterior_mixture import calibrated_log_likelihood, mixture_weights, reported_shares
 from graphveil.local.reports import FeatureKeywords, LabelKeywords, known, reported_nodes
 
 _MIN_LIKELIHOOD = 1e-9  # keeps logarithms finite

@@ -50,7 +50,7 @@ def protocol(*, out: Path, flags: ProtocolBuilder, json: bool = False) -> None:
         graphveil collect protocol --columns age,visits --high 100 --eps-x 2 --out survey.json
         graphveil collect protocol --dim 8 --classes yes,no --eps-x 2 --eps-y 1 --out survey.json
     """
-    from graphveil.local.collect.encoded_report import report_bytes
+    from graphveil.local.collect.protocol import report_bytes
 
     loaded_protocol = flags.protocol()
     check_not_existing(out, "LDP reports belong to one protocol. Choose another --out.")

@@ -41,10 +41,10 @@ from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
 from graphveil.local.collect.protocol import Part, report_guarantee
-from graphveil.local.noisy_labels import NoisyLabels
 from graphveil.local.posterior_mixture import (
     PRIORS,
     EdgeContext,
+    NoisyLabels,
     PosteriorMixture,
     Prior,
     Steps,

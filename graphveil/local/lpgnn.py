@@ -24,27 +24,25 @@ from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
-from graphveil.local.noisy_labels import (
-    SELECT,
-    NoisyLabels,
-    Select,
-    fit_noisy_labels,
-    log_posterior,
-    reported_shares,
-)
 from graphveil.local.posterior_mixture import (
     AUTO,
     PRIORS,
+    SELECT,
+    NoisyLabels,
     PosteriorMixture,
     PredictionRule,
     Prior,
+    Select,
     Steps,
     check_steps,
     choose_prediction_rule,
     combine_predictions,
     diffusion_hops,
+    fit_noisy_labels,
     held_out_folds,
+    log_posterior,
     mean_degree,
+    reported_shares,
     without_labels,
 )
 from graphveil.local.reports import FeatureKeywords, RandomizedRecords, known, reported_nodes, scaled

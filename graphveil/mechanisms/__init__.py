@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.features import FeatureMechanism as FeatureMechanism
     from graphveil.mechanisms.features import LDPReports as LDPReports
     from graphveil.mechanisms.features import WeightedAllocation as WeightedAllocation
-    from graphveil.mechanisms.importance import permutation_importance as permutation_importance
-    from graphveil.mechanisms.importance import public_weights as public_weights
-    from graphveil.mechanisms.importance import shap_importance as shap_importance
+    from graphveil.mechanisms.features import permutation_importance as permutation_importance
+    from graphveil.mechanisms.features import public_weights as public_weights
+    from graphveil.mechanisms.features import shap_importance as shap_importance
     from graphveil.mechanisms.labels import LabelMechanism as LabelMechanism
     from graphveil.mechanisms.labels import LabelRR as LabelRR
     from graphveil.mechanisms.labels import LocalHashing as LocalHashing

@@ -27,8 +27,7 @@ from graphveil.local.collect import (
     randomize_record,
     randomize_records,
 )
-from graphveil.local.collect.encoded_report import label_hashes
-from graphveil.local.collect.protocol import feature_rows, largest_share, overview
+from graphveil.local.collect.protocol import feature_rows, label_hashes, largest_share, overview
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 
 from .protocols import LABEL, SECRET, SURVEYS, record

@@ -11,7 +11,7 @@ from mechanisms.fits import fits
 
 from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.local.collect import CollectionProtocol, LDPReport, decode, encode, randomize_record
-from graphveil.local.collect.encoded_report import chosen_features, label_hashes, node_tag
+from graphveil.local.collect.protocol import chosen_features, label_hashes, node_tag
 from graphveil.mechanisms import FeatureRR, LabelRR, LDPReports, LocalHashing, MultiBit, SubsetSelection
 
 from .protocols import SECRET, SURVEYS, record

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from graphveil.errors import ConfigError, GraphveilError, LDPReportError
 from graphveil.local.collect import CollectionProtocol
-from graphveil.local.collect.encoded_report import report_bytes
-from graphveil.local.collect.protocol import MAX_TEXT
+from graphveil.local.collect.protocol import MAX_TEXT, report_bytes
 from graphveil.mechanisms import (
     Bounds,
     EvenAllocation,

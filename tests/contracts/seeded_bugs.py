@@ -3581,7 +3581,7 @@ BUGS = [
         name="everybody_has_one_hash",
         edits=[
             (
-                "graphveil.local.collect.encoded_report:_bound",
+                "graphveil.local.collect.protocol:_bound",
                 'return f"graphveil-{use}/1\\0".encode() + protocol.digest + node_text(node)',
                 'return b"one"',
             )
@@ -3591,7 +3591,7 @@ BUGS = [
     dict(
         name="a_message_may_say_all_classes",
         edits=[
-            ("graphveil.local.collect.encoded_report:_label", "if len(reported) != law.size:", "if False:")
+            ("graphveil.local.collect.protocol:_decoded_label", "if len(reported) != law.size:", "if False:")
         ],
         test="tests/collect/test_encoding.py::test_rejects_another_number_of_classes[parts2]",
         reason="DID NOT RAISE",
@@ -3611,7 +3611,7 @@ BUGS = [
         name="a_message_belongs_to_nobody",
         edits=[
             (
-                "graphveil.local.collect.encoded_report:_payload",
+                "graphveil.local.collect.protocol:_payload",
                 "if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):",
                 "if False:",
             )
@@ -5638,7 +5638,7 @@ BUGS = [
         name="a_message_of_another_survey_is_accepted_by_one_byte",
         edits=[
             (
-                "graphveil.local.collect.encoded_report:_payload",
+                "graphveil.local.collect.protocol:_payload",
                 "!= protocol.digest:",
                 "[:1] != protocol.digest[:1]:",
             ),
@@ -5704,7 +5704,7 @@ BUGS = [
         name="a_second_answer_of_a_node_replaces_the_first",
         edits=[
             (
-                "graphveil.local.collect.encoded_report:Collector.accept",
+                "graphveil.local.collect.protocol:Collector.accept",
                 "if int(node) in self._answers:",
                 "if self._answers.get(int(node)) == answer:",
             ),
@@ -5715,7 +5715,7 @@ BUGS = [
         name="a_message_names_one_bin_too_many",
         edits=[
             (
-                "graphveil.local.collect.encoded_report:_limits",
+                "graphveil.local.collect.protocol:_limits",
                 "limits.append(law.sizes - 1)",
                 "limits.append(law.sizes)",
             ),

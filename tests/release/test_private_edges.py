@@ -31,7 +31,6 @@ READERS = {  # by part and file
     "local/posterior_mixture.py": "public edges",
     "perturb/mechanism.py": "public edges",
     "estimators/spectral.py": "released edges, or any without privacy",
-    "local/noisy_labels.py": "public edges",
     "local/reports.py": "public edges",
 }
 

@@ -22,8 +22,7 @@ from graphveil.local.collect.client import (
     randomize_record,
     randomize_records,
 )
-from graphveil.local.collect.encoded_report import Collector, LDPReport, decode, encode
-from graphveil.local.collect.protocol import CollectionProtocol
+from graphveil.local.collect.protocol import CollectionProtocol, Collector, LDPReport, decode, encode
 
 __all__ = [
     "MAX_EPS",

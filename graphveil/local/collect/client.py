@@ -20,8 +20,14 @@ from graphveil._util.checks import fitting
 from graphveil._util.figures import exact_sum, exact_sum_text
 from graphveil.core.noise.sampling import Integers, Real, Words, row_blocks
 from graphveil.errors import BudgetError, ConfigError, GraphError
-from graphveil.local.collect.encoded_report import Node, chosen_features, encode_all, label_hashes, node_text
-from graphveil.local.collect.protocol import CollectionProtocol
+from graphveil.local.collect.protocol import (
+    CollectionProtocol,
+    Node,
+    chosen_features,
+    encode_all,
+    label_hashes,
+    node_text,
+)
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.feature_mechanisms import MultiBit
 from graphveil.mechanisms.features import LDPReports

@@ -23,8 +23,7 @@ from graphveil.data.tables.files import feature_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.local.collect.client import MAX_EPS, randomize_records
-from graphveil.local.collect.encoded_report import Collector
-from graphveil.local.collect.protocol import CollectionProtocol
+from graphveil.local.collect.protocol import CollectionProtocol, Collector
 from graphveil.mechanisms.features import Single
 from graphveil.mechanisms.labels import MISSING
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from graphveil.core.features import to_dense
 from graphveil.data import Graph, load_dataset
-from graphveil.data.dataset_readers import read_matlab, read_npz
+from graphveil.data.datasets import read_matlab, read_npz
 from graphveil.errors import GraphError, GraphveilError
 from tests.data.published import damaged
 

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from graphveil.data import dataset_info, load_dataset
 from graphveil.data.conversion import load_pyg
-from graphveil.data.dataset_readers import download
+from graphveil.data.datasets import download
 from graphveil.errors import GraphError
 
 EDGES = np.array([[0, 1], [1, 2], [2, 1]])

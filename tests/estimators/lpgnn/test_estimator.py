@@ -19,7 +19,7 @@ from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.session import Session
-from graphveil.local.noisy_labels import NoisyLabels
+from graphveil.local.posterior_mixture import NoisyLabels
 from graphveil.local.reports import FEATURES, WEIGHTED_MECHANISMS, outside, scaled
 from graphveil.mechanisms import Bounds, SubsetSelection, WeightedAllocation
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.noisy_labels import NoisyLabels
 from graphveil.local.posterior_mixture import (
     CANDIDATE_POSTERIORS,
     PRIORS,
     DirectedPairs,
     EdgeContext,
+    NoisyLabels,
     PosteriorMixture,
     belief_propagation,
     candidate_posteriors,

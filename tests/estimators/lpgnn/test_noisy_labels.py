@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.noisy_labels import EpochScore, NoisyLabels
+from graphveil.local.posterior_mixture import EpochScore, NoisyLabels
 from graphveil.mechanisms import LabelRR
 from graphveil.nn.message_passing import KProp
 

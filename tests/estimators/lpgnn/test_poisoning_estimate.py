@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.local.noisy_labels import (
+from graphveil.local.posterior_mixture import (
     NoisyLabels,
     PoisoningEstimate,
     poisoning_estimate,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.local.noisy_labels import (
+from graphveil.local.posterior_mixture import (
     EpochScore,
     NoisyLabels,
     class_shares,

@@ -11,7 +11,7 @@ from graphveil.core.features import to_dense
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
-from graphveil.local.noisy_labels import class_shares
+from graphveil.local.posterior_mixture import class_shares
 from graphveil.local.reports import (
     UNKNOWN,
     Randomizer,
