@@ -50,7 +50,7 @@ from graphveil.local.reports import (
     scaled,
 )
 from graphveil.mechanisms import FeatureMechanism, LocalNoise
-from graphveil.mechanisms.claim import check_budget
+from graphveil.mechanisms.features import check_budget
 from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow

@@ -60,8 +60,7 @@ from graphveil.local.reports import (
     label_report_nodes,
     reported_nodes,
 )
-from graphveil.mechanisms.claim import LocalDPClaim
-from graphveil.mechanisms.features import FROM_DATA
+from graphveil.mechanisms.features import FROM_DATA, LocalDPClaim
 from graphveil.nn.message_passing import Propagation
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow

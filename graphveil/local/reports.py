@@ -42,10 +42,9 @@ from graphveil.mechanisms import (
     MultiBit,
     WeightedAllocation,
 )
-from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.feature_mechanisms import Decode
 from graphveil.mechanisms.feature_mechanisms import Mode as Rounding
-from graphveil.mechanisms.features import Ends
+from graphveil.mechanisms.features import Ends, check_budget
 from graphveil.mechanisms.labels import LABELS, LabelName
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.publish.queries import QueryRow

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from graphveil.core.noise.discrete_gaussian import choose_sampler as choose_sampler
     from graphveil.core.noise.steps import StepNoise as StepNoise
     from graphveil.core.noise.steps import public_rate as public_rate
-    from graphveil.mechanisms.claim import NOT_COLLECTED as NOT_COLLECTED
-    from graphveil.mechanisms.claim import NOT_RANDOMIZED as NOT_RANDOMIZED
-    from graphveil.mechanisms.claim import LocalDPClaim as LocalDPClaim
-    from graphveil.mechanisms.claim import node_features_statement as node_features_statement
     from graphveil.mechanisms.feature_mechanisms import Bins as Bins
     from graphveil.mechanisms.feature_mechanisms import FeatureRR as FeatureRR
     from graphveil.mechanisms.feature_mechanisms import MultiBit as MultiBit
+    from graphveil.mechanisms.features import NOT_COLLECTED as NOT_COLLECTED
+    from graphveil.mechanisms.features import NOT_RANDOMIZED as NOT_RANDOMIZED
     from graphveil.mechanisms.features import Bounds as Bounds
     from graphveil.mechanisms.features import EvenAllocation as EvenAllocation
     from graphveil.mechanisms.features import FeatureMechanism as FeatureMechanism
     from graphveil.mechanisms.features import LDPReports as LDPReports
+    from graphveil.mechanisms.features import LocalDPClaim as LocalDPClaim
     from graphveil.mechanisms.features import WeightedAllocation as WeightedAllocation
+    from graphveil.mechanisms.features import node_features_statement as node_features_statement
     from graphveil.mechanisms.features import permutation_importance as permutation_importance
     from graphveil.mechanisms.features import public_weights as public_weights
     from graphveil.mechanisms.features import shap_importance as shap_importance
@@ -38,14 +38,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "core.noise.discrete_gaussian": ("DiscreteGaussian", "IntegerNoise", "RoundedGaussian", "choose_sampler"),
     "core.noise.steps": ("StepNoise", "public_rate"),
-    "mechanisms.claim": ("NOT_COLLECTED", "NOT_RANDOMIZED", "LocalDPClaim", "node_features_statement"),
     "mechanisms.feature_mechanisms": ("Bins", "FeatureRR", "MultiBit"),
     "mechanisms.features": (
         "Bounds",
         "EvenAllocation",
         "FeatureMechanism",
         "LDPReports",
+        "LocalDPClaim",
+        "NOT_COLLECTED",
+        "NOT_RANDOMIZED",
         "WeightedAllocation",
+        "node_features_statement",
         "permutation_importance",
         "public_weights",
         "shap_importance",

@@ -25,13 +25,14 @@ from graphveil.core.noise.sampling import (
     subsets,
 )
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.claim import check_budget, coth
 from graphveil.mechanisms.features import (
     EvenAllocation,
     FeatureMechanism,
     LDPReports,
     Single,
     WeightedAllocation,
+    check_budget,
+    coth,
     distinct_rows,
 )
 

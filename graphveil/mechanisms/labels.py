@@ -27,8 +27,7 @@ from graphveil.core.noise.sampling import (
     uniform_below,
 )
 from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms.claim import LocalDPClaim, check_budget
-from graphveil.mechanisms.features import distinct_rows
+from graphveil.mechanisms.features import LocalDPClaim, check_budget, distinct_rows
 
 LabelName = Literal["rr", "subset", "hashing"]
 MISSING = -1  # a record without a label

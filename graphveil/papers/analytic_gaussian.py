@@ -13,8 +13,14 @@ from graphveil.core.noise.discrete_gaussian import MAX_SIGMA, DiscreteGaussian
 from graphveil.core.noise.random import RowStream
 from graphveil.core.noise.sampling import Draws, Floats, Integers, Real
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
-from graphveil.mechanisms.features import FeatureMechanism, LDPReports, Single
+from graphveil.mechanisms.features import (
+    REAL_VALUED,
+    FeatureMechanism,
+    LDPReports,
+    LocalDPClaim,
+    Single,
+    check_budget,
+)
 
 _MAX_STEPS = 1 << 20
 _PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/privacy/proofs/noise.md: proposition 9

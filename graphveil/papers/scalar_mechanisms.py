@@ -26,7 +26,7 @@ from graphveil.core.noise.sampling import (
     uniform_below,
 )
 from graphveil.errors import ConfigError
-from graphveil.mechanisms.claim import LocalDPClaim, check_budget, coth
+from graphveil.mechanisms.features import LocalDPClaim, check_budget, coth
 
 
 class Distribution(ABC):

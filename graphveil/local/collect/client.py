@@ -28,9 +28,8 @@ from graphveil.local.collect.protocol import (
     label_hashes,
     node_text,
 )
-from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.feature_mechanisms import MultiBit
-from graphveil.mechanisms.features import LDPReports
+from graphveil.mechanisms.features import LDPReports, check_budget
 from graphveil.mechanisms.labels import MISSING, LocalHashing
 
 MAX_EPS = 8.0  # per record; see docs/decisions/015-untrusted-protocols.md

@@ -34,9 +34,18 @@ from graphveil._util.checks import fitting
 from graphveil._util.figures import exact_sum_text
 from graphveil.core.noise.sampling import MAX_OUTPUTS, Floats, Integers, row_blocks, subsets
 from graphveil.errors import ConfigError, LDPReportError
-from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement
 from graphveil.mechanisms.feature_mechanisms import FeatureRR, MultiBit
-from graphveil.mechanisms.features import Bounds, EvenAllocation, LDPReports, Single, WeightedAllocation
+from graphveil.mechanisms.features import (
+    NOT_COLLECTED,
+    Bounds,
+    EvenAllocation,
+    LDPReports,
+    LocalDPClaim,
+    Single,
+    WeightedAllocation,
+    check_budget,
+    node_features_statement,
+)
 from graphveil.mechanisms.labels import LABELS, LabelLaw, LabelRR, LocalHashing
 
 if TYPE_CHECKING:

@@ -11,8 +11,16 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.core.noise.sampling import MAX_DIM, MAX_OUTPUTS, Draws, Floats, Integers, Real, row_blocks
 from graphveil.errors import ConfigError, UnsupportedGuaranteeError
-from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
-from graphveil.mechanisms.features import Bounds, LDPReports, Single, combined, distinct_rows
+from graphveil.mechanisms.features import (
+    REAL_VALUED,
+    Bounds,
+    LDPReports,
+    LocalDPClaim,
+    Single,
+    check_budget,
+    combined,
+    distinct_rows,
+)
 
 _ROUNDING = 1e-9
 _SHIFT, _UNIT = np.uint64(11), 2.0**-53
