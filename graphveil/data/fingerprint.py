@@ -82,7 +82,7 @@ def hash_ids(ids: Iterable[object]) -> Numbers:
 def _names(graph: "Graph") -> Numbers:
     """Return a number for each node that depends on its id alone, or on its place where it has none."""
     if graph.ids is None:
-        return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
+        return splitmix64(np.arange(graph.num_nodes, dtype=np.uint64))
     return hash_ids(graph.ids.tolist())
 
 
@@ -96,8 +96,8 @@ def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
         for block in blocks(adjacency, _ROWS):
             for part in block.pieces(_ROWS, _BLOCK):
                 into = np.repeat(np.arange(part.start, part.stop), part.degrees.numpy())
-                pair = _mixed(names[part.sources.numpy()] ^ _mixed(names[into]))
-                sums += np.array([pair.sum(), _mixed(pair).sum()], dtype=np.uint64)
+                pair = splitmix64(names[part.sources.numpy()] ^ splitmix64(names[into]))
+                sums += np.array([pair.sum(), splitmix64(pair).sum()], dtype=np.uint64)
             count += len(block.sources)
     yield f"{graph.num_nodes} {adjacency.directed} {count}".encode()
     yield sums.tobytes()
@@ -125,8 +125,8 @@ def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> It
         yield rows[order[first : first + at_once]].tobytes()
 
 
-def _mixed(values: Numbers) -> Numbers:
-    """Return numbers of 64 bits with their bits mixed (the finalizer of SplitMix64)."""
+def splitmix64(values: Numbers) -> Numbers:
+    """Return Steele, Lea and Flood's SplitMix64 of each number of 64 bits."""
     with np.errstate(over="ignore"):
         mixed = values + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

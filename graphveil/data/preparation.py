@@ -45,7 +45,7 @@ from graphveil.data.graph_files import (
     write_arrays,
 )
 from graphveil.data.tables.feature_rules import DROP, ERROR, Categories, Named
-from graphveil.data.tables.files import CSV, PARQUET, CsvFormat, FileSource, FrameSource
+from graphveil.data.tables.files import CSV, PARQUET, CsvFormat, FileSource, FrameSource, format_of
 from graphveil.data.tables.ids import has_blanks
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError
@@ -438,7 +438,7 @@ class EdgeTables:
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         ends = list(self.columns)
         names = tables.column_names(file, ends, self.csv_format)
-        path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), _kind(file) == "csv"
+        path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), tables.is_csv(file)
         table = f"read_parquet({path}, hive_partitioning = false)"
         if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names
             kinds = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names)))
@@ -510,7 +510,7 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
                 "'edges/*.parquet'."
             )
         found.update(here)
-    kinds = {_kind(path) for path in found}
+    kinds = set(map(format_of, found))
     if len(kinds) != 1 or None in kinds:
         raise GraphError(
             f"All edge tables must have the same format: Parquet ({', '.join(PARQUET)}) or CSV "
@@ -518,12 +518,6 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
             "The format is determined by the suffix."
         )
     return tuple(sorted(found))
-
-
-def _kind(path: Path) -> str | None:
-    if path.name.endswith(PARQUET):
-        return "parquet"
-    return "csv" if path.name.endswith(CSV) else None
 
 
 def _quoted(text: str, mark: str) -> str:

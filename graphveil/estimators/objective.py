@@ -22,6 +22,7 @@ from torch.nn.functional import nll_loss, one_hot
 from graphveil._util import checks
 from graphveil.core.view import map_records
 from graphveil.data import Graph
+from graphveil.data.fingerprint import splitmix64
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
@@ -248,17 +249,9 @@ def training_sample_description(view: Graph) -> str:
 
 def _hashes(ids: npt.NDArray[np.generic]) -> _UInt64Array:
     if ids.dtype.kind in "iu":
-        return _splitmix64(ids.astype(np.int64).view(np.uint64))
+        return splitmix64(ids.astype(np.int64).view(np.uint64))
     digests = (hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids.tolist())
     return np.frombuffer(b"".join(digests), dtype="<u8")
-
-
-def _splitmix64(values: _UInt64Array) -> _UInt64Array:
-    """Return Steele, Lea and Flood's SplitMix64 of each word."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
 def fit_nonprivate(

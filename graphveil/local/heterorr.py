@@ -1,7 +1,5 @@
 """HeteroRR: randomize features and private edges with separate budgets, and train a GCN on both."""
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +42,7 @@ from graphveil.local.reports import (
     ReportConfig,
     clipped_values,
     collect_reports,
+    digest_of_ids,
     estimate_features,
     feature_row,
     randomize_features,
@@ -287,12 +286,11 @@ class FeatureRandomizer:
             report_file = None
             if session.workspace is not None:
                 # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
-                ids = None if view.ids is None else json.dumps(list(map(str, view.ids.tolist())))
                 binding = {
                     "mechanism": repr(self.mechanism(view.num_features)),
                     "scaling": self.report_config.scaling,
                     "nodes": view.num_nodes,
-                    "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
+                    "ids": digest_of_ids(view),
                 }
                 report_file = ReportFile(session.workspace / "features.safetensors", binding)
             claim = self.mechanism(view.num_features).claim

@@ -751,7 +751,7 @@ class _PosteriorContext:
             return torch.full((self.noisy.classes,), 1 / self.noisy.classes)
         if self.poisoned_shares is not None:
             return shares_without_poisoning(self.poisoned_shares, self.noisy, self.transition)
-        return class_shares(self.noisy.reported[labeled].mean(dim=0), self.transition)
+        return reported_shares(self.noisy, self.transition)
 
     @cached_property
     def own(self) -> Tensor:

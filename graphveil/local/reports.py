@@ -121,13 +121,11 @@ class Randomizer:
 
         Reports belong to nodes by index, so the nodes must be the same and in the same order.
         """
-        # Numbers or text, encoded without collisions between lists.
-        ids = None if view.ids is None else json.dumps(list(map(str, view.ids.tolist())))
         return {
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
             "telling": _digest(np.packbits(label_report_nodes(view).numpy())),
-            "ids": None if ids is None else _digest(np.frombuffer(ids.encode(), dtype=np.uint8)),
+            "ids": digest_of_ids(view),
             "edges": _digest(view.adjacency.indptr.numpy(), view.adjacency.indices.numpy()),
         }
 
@@ -181,6 +179,13 @@ def _digest(*arrays: npt.NDArray[Any]) -> str:
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
+
+
+def digest_of_ids(view: Graph) -> str | None:
+    """Return the digest of the ids, numbers or text, encoded without collisions between lists."""
+    if view.ids is None:
+        return None
+    return _digest(np.frombuffer(json.dumps(list(map(str, view.ids.tolist()))).encode(), dtype=np.uint8))
 
 
 def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> FeatureEstimates:

@@ -422,20 +422,12 @@ class FeatureMechanism(ABC):
         Raises:
             GraphError: If the LDP reports have another shape than this mechanism's.
         """
-        self._check_reports(reports)
-        if math.isinf(self.epsilon):
-            return reports.values.astype(np.float32)
-        out = np.empty((len(reports), self.dim), dtype=np.float32)
-        for part in row_blocks(len(reports), self.dim):
-            block = reports.part(part)
-            if block.indices is None:
-                self._reported_values(block, out[part])
-            else:  # the estimate of a feature that was not reported is the middle of its range
-                reported_values = np.empty(block.values.shape, dtype=np.float32)
-                self._reported_values(block, reported_values)
-                out[part] = 0.5
-                np.put_along_axis(out[part], block.indices, reported_values, axis=1)
-            self.bounds.real(out[part])
+        found = self.reported_values(reports)
+        if reports.indices is None:
+            return found
+        # The estimate of a feature that was not reported is the middle of its range.
+        out = self.bounds.real(np.full((len(reports), self.dim), 0.5, dtype=np.float32))
+        np.put_along_axis(out, reports.indices, found, axis=1)
         return out
 
     def reported_values(self, reports: LDPReports) -> Single:

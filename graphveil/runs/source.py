@@ -370,7 +370,7 @@ def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
 
     from graphveil.data import tables
     from graphveil.data.graph_files import read_ids
-    from graphveil.data.tables.files import check_columns
+    from graphveil.data.tables.files import column_names
 
     column, _, value = (part.strip() for part in text.partition("="))
     if files.nodes is None:
@@ -382,7 +382,7 @@ def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
         found = graph.in_class(value)
     else:
         csv_format = files.csv_format
-        check_columns(files.nodes, [column], csv_format)
+        column_names(files.nodes, [column], csv_format)
         places = read_ids(files.nodes, ids_of(graph), column=files.id or "id", csv_format=csv_format)
         table = tables.read(files.nodes, [column], csv_format=csv_format)
         values = tables.column(table, column).to_pylist()

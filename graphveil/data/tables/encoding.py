@@ -101,11 +101,7 @@ class ColumnRule:
 
     def _places_of(self, column: Column) -> npt.NDArray[np.int64]:
         """Return the feature column of each row's category, -1 for none."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        distinct = [value for value in pc.unique(column).to_pylist() if value is not None]
-        names = [text(value) for value in distinct]
+        distinct, names = distinct_texts(column)
         if self.places is None:
             order = {value: place for place, value in enumerate(self.values or ())}
             places = [order.get(name, order.get(name.strip(), -1)) for name in names]
@@ -114,10 +110,7 @@ class ColumnRule:
             texts = (name.encode("utf-8", "surrogatepass") for name in names)
             hashed = (hashlib.blake2b(one, digest_size=8).digest() for one in texts)
             places = [int.from_bytes(digest, "little") % self.places for digest in hashed]
-        found = pc.index_in(column, value_set=pa.array(distinct, type=column.type))
-        found = pc.fill_null(found, len(places)).to_numpy(zero_copy_only=False)
-        looked_up: npt.NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[found]
-        return looked_up
+        return places_in(column, distinct, places)
 
 
 _STORED = ("rules", "null_values", "delimiter", "decimal")  # of an encoding, to read another table alike
@@ -183,9 +176,9 @@ class Encoding:
     def as_plain(self) -> dict[str, Any]:
         """Return the encoding rules as plain values, for use on another table (``from_plain``)."""
         plain = asdict(self)
-        words = None if self.null_values is None else list(self.null_values)
         stored = {name: plain[name] for name in _STORED}
-        return {"format": "graphveil-columns", **stored, "rules": list(plain["rules"]), "null_values": words}
+        lists = {name: list(value) for name, value in stored.items() if isinstance(value, tuple)}
+        return {"format": "graphveil-columns", **stored, **lists}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -268,6 +261,25 @@ def missing_in(column: Column) -> npt.NDArray[np.bool_]:
     kind = column.type
     empty = pc.is_null(column, nan_is_null=pa.types.is_floating(kind))
     return np.asarray(empty.to_numpy(zero_copy_only=False))
+
+
+def distinct_texts(column: Column) -> tuple[list[Any], list[str]]:
+    """Return the distinct values of a column, and each as text: these alone go through Python."""
+    import pyarrow.compute as pc
+
+    distinct = pc.unique(column).drop_null().to_pylist()
+    return distinct, [text(value) for value in distinct]
+
+
+def places_in(column: Column, distinct: Sequence[Any], places: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the place of each row by its value, -1 for a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(column, value_set=pa.array(distinct, type=column.type))
+    found = pc.fill_null(found, len(places)).to_numpy(zero_copy_only=False)
+    looked_up: npt.NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[found]
+    return looked_up
 
 
 def missing_words(column: Column, name: str) -> str:
@@ -365,7 +377,6 @@ def class_codes(
     missing label, unless ``classes`` names it.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     listed = tuple(dict.fromkeys(map(str, () if classes is None else classes)))
     if name is None:
@@ -376,27 +387,22 @@ def class_codes(
         raise GraphError(
             f"column {name!r} contains a label of more than 1,000 bytes. Check that it is the label column."
         )
-    # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
-    found = [value for value in pc.unique(column).to_pylist() if value is not None]
-    names = [text(value) for value in found]
+    distinct, names = distinct_texts(column)
     numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
     if classes is not None:
-        order = list(dict.fromkeys(map(str, classes)))
+        order = list(listed)
     elif all(_NUMBER.fullmatch(name) for name in numbers):
         order = sorted(numbers, key=lambda name: (Decimal(name), name))
     else:
         order = sorted(set(names))
     place = {name: number for number, name in enumerate(order)}
-    codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
-    codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
     if len(order) < 2:
         raise GraphError(
             f"column {name!r} has labels of fewer than two classes, so no classifier can be trained. "
             "Name another column (--label), or list all classes (--classes)."
         )
-    # One place more than there are names, so that the code -1 stays -1.
-    places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
-    return places[codes], tuple(order)
+    places = [place.get(name, UNLABELED) for name in names]
+    return places_in(column, distinct, places), tuple(order)
 
 
 def reject_numeric(name: str | None, names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeAlias, cast
 
 from graphveil._util.escape import csv_cell
 from graphveil._util.files import can_create, name_in_utf8, write_atomic
@@ -65,10 +65,11 @@ COMMAS = CsvFormat()
 
 
 def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the column names of a file; check that they are unique and include the requested ones.
+    """Return the column names of a file; check that they are unique and include the requested, distinct ones.
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
+    check_distinct(wanted)
     names = all_names(path, csv_format)
     for name in wanted:
         if name not in names:
@@ -280,7 +281,7 @@ def without_words(values: Column, words: Sequence[str]) -> Column:
 
 
 def is_csv(path: Path) -> bool:
-    return path.name.lower().endswith(CSV)
+    return format_of(path) == "csv"
 
 
 def encode(table: Table, suffix: str) -> bytes:
@@ -326,14 +327,17 @@ def without_formulas(table: Table) -> Table:
     return pa.table(columns, names=[csv_cell(name) for name in table.column_names])
 
 
+def format_of(path: Path) -> str | None:
+    name = path.name.lower()
+    return "parquet" if name.endswith(PARQUET) else "csv" if name.endswith(CSV) else None
+
+
 def _is_parquet(path: Path) -> bool:
-    if path.name.lower().endswith(PARQUET):
-        return True
-    if path.name.lower().endswith(CSV):
-        return False
-    raise GraphError(
-        f"{path.name or path} must end in {', '.join(PARQUET + CSV)}. Save the table as Parquet or CSV."
-    )
+    if format_of(path) is None:
+        raise GraphError(
+            f"{path.name or path} must end in {', '.join(PARQUET + CSV)}. Save the table as Parquet or CSV."
+        )
+    return format_of(path) == "parquet"
 
 
 def _parse_options(csv_format: CsvFormat) -> Any:
@@ -565,6 +569,7 @@ class FrameSource:
 
     table: Table
     title: str
+    written: ClassVar[bool] = False
 
     @classmethod
     def from_frame(cls, frame: Any, title: str) -> FrameSource:
@@ -593,10 +598,6 @@ class FrameSource:
 
     def names(self) -> list[str]:
         return list(self.table.column_names)
-
-    @property
-    def written(self) -> bool:
-        return False
 
     def read(
         self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
@@ -652,12 +653,6 @@ def first_duplicate(names: Sequence[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
-def check_columns(path: Path, chosen: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return all columns of a file, among which the chosen ones are distinct."""
-    check_distinct(chosen)
-    return column_names(path, chosen, csv_format)
-
-
 def check_distinct(chosen: Sequence[str]) -> None:
     if (twice := first_duplicate(chosen)) is not None:
         raise GraphError(
@@ -669,7 +664,7 @@ def feature_columns(
     path: Path, roles: Sequence[str], features: Sequence[str] | None, *, needs: str
 ) -> list[str]:
     chosen = [] if features is None else list(features)
-    names = check_columns(path, [*roles, *chosen])
+    names = column_names(path, [*roles, *chosen])
     if features is None:
         chosen = [name for name in names if name not in roles]
     if not chosen:

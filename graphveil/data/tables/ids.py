@@ -27,8 +27,8 @@ from graphveil.data.tables.files import (
     FixableError,
     Table,
     TableSource,
-    check_columns,
     column,
+    column_names,
     read,
     too_long,
 )
@@ -48,7 +48,7 @@ def read_ids(
     path: Path, ids: Sequence[str], others: Sequence[str] = (), csv_format: CsvFormat = COMMAS
 ) -> Table:
     """Return columns of a file, those of ids as text if it is a CSV; each must have one role."""
-    check_columns(path, [*ids, *others], csv_format)
+    column_names(path, [*ids, *others], csv_format)
     return read(path, [*ids, *others], dict.fromkeys(ids, AS_WRITTEN), csv_format=csv_format)
 
 
