@@ -149,7 +149,7 @@ def _read_musae(
     """Return a column of the nodes in their order, and the features and edges of a graph of MUSAE."""
     values = _in_node_order(_csv(folder / f"{stem}_target.csv"), id, value)
     x = _vocabulary(folder / f"{stem}.json", columns)
-    return values, {"x": x, **_edge_list(folder / f"{stem}_edge_list.csv")}
+    return values, {"x": x, **_edge_list(folder / f"{stem}_edges.csv")}
 
 
 def fifths(values: npt.NDArray[np.floating]) -> Ints:

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 16
+MOST_READERS = 15
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
