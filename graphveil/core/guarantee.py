@@ -481,6 +481,11 @@ class Guarantee(Facts):
         return replace(self.with_deviations(*more), additional=additional)
 
     @property
+    def violated(self) -> bool:
+        """Whether it has deviations; unit ``none`` guarantees nothing that could be violated."""
+        return not self.valid and self.unit != NoUnit.name
+
+    @property
     def all_valid(self) -> bool:
         """Whether this guarantee and all additional ones are valid."""
         return self.valid and all(one.valid for one in self.additional)

@@ -132,7 +132,7 @@ class PredictionComposition:
             guarantees.append(Guarantee.compose([replace(first, delta=fit.delta), *others]))
         whole = Guarantee.compose_parallel(guarantees)
         counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
-        asserted = ASSERTED_NODES if fit.unit == LocalAttributes.name else ASSERTED_EDGES
+        asserted = {LocalAttributes.name: ASSERTED_NODES}.get(fit.unit, ASSERTED_EDGES)
         notes = (*fit.notes, asserted) if self.asserted else fit.notes
         everything = Guarantee.compose([fit, *(release.guarantee for release in self._releases)])
         notes, additional = tuple(dict.fromkeys(notes)), everything.additional if fit.additional else ()

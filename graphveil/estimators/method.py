@@ -8,6 +8,7 @@ other graphs. ``docs/project/architecture.md`` describes the path of one fit.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import torch
@@ -21,7 +22,7 @@ from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.record_counts import FeatureHistogramData, FeatureHistogramQuery
 from graphveil.core.release import Release, check_max_degree, check_weights
-from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
+from graphveil.core.unit import LocalAttributes, NodeUnit
 from graphveil.core.view import map_records, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, NotImplementedGuaranteeError, PrivacyError
@@ -349,16 +350,16 @@ class Method(ABC):
                 notes=self.notes(view),
                 edge_use=self.edge_use(plan),
             )
-        protects = not isinstance(config.unit, NoUnit)
-        nothing = Guarantee.from_event(
+        nothing = partial(
+            Guarantee.from_event,
             config.unit,
             Composed(()),
             delta=config.delta_for(view.num_nodes),
             releases=0,
-            deviations=view.deviations if protects else (),
-            notes=self.notes(view) if protects else (),
         )
-        return nothing if protects else guarantee_of(view) or nothing  # released edges keep their guarantee
+        if not config.protects:
+            return guarantee_of(view) or nothing()  # released edges keep their guarantee
+        return nothing(deviations=view.deviations, notes=self.notes(view))
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
         """Return the reasons why the guarantee is invalid; empty if it is valid."""

@@ -195,12 +195,8 @@ def check_objective(
     objective: Objective, method: str, unit: str, *, on_records: bool, selects: bool, weighs: bool
 ) -> None:
     metric, weight = objective.metric, objective.class_weight
-    if metric is not None and on_records:
-        raise ConfigError(
-            f"metric={metric!r} (--metric) would select models by validation labels, which unit "
-            f"{unit!r} protects. Omit it. private_metrics=True (--private-metrics) releases noisy "
-            "metrics."
-        )
+    if on_records:
+        _reject_label_statistics(objective, unit)
     if metric is not None and not selects:
         raise ConfigError(
             f"metric={metric!r} (--metric) has no effect on {method}, which does not select epochs or "
@@ -211,7 +207,16 @@ def check_objective(
             f"class_weight (--class-weight) has no effect on {method}, which has no class weights in "
             "its loss. Omit it."
         )
-    if weight == BALANCED and on_records:
+
+
+def _reject_label_statistics(objective: Objective, unit: str) -> None:
+    if objective.metric is not None:
+        raise ConfigError(
+            f"metric={objective.metric!r} (--metric) would select models by validation labels, which unit "
+            f"{unit!r} protects. Omit it. private_metrics=True (--private-metrics) releases noisy "
+            "metrics."
+        )
+    if objective.class_weight == BALANCED:
         raise ConfigError(
             f"class_weight='balanced' counts labels, which unit {unit!r} protects. Use public weights, such "
             "as class_weight={'fraud': 5} (--class-weight fraud=5)."

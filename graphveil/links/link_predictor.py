@@ -16,15 +16,15 @@ from graphveil._util.threads import one_thread
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.held_out import MAX_SHARE, HeldOutPairs
 from graphveil.core.queries.pair_sums import MAX_PRODUCT_DIM, EdgeProductQuery
-from graphveil.core.unit import DirectedEdge, NodeUnit, UndirectedEdge
+from graphveil.core.unit import EdgeSubset, LocalAttributes, NoUnit
 from graphveil.data import Graph
 from graphveil.data.tables.encoding import UNLABELED
-from graphveil.errors import ArtifactError, ConfigError, UnitError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.method import PreparedFit, State
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import as_graph
+from graphveil.estimators.requirements import NODE_LEVEL, Rejections, as_graph, rejected
 from graphveil.estimators.session import OnProgress
 from graphveil.links.link_method import DIM, LinkMethod, PairScores
 from graphveil.links.pair_model import VECTOR_STEPS, ScoreCurves
@@ -90,6 +90,21 @@ class LinkPredictor(PairModel):
     """
 
     method: ClassVar[str] = LINKS
+    rejections: ClassVar[Rejections] = {
+        **rejected(
+            "LinkPredictor protects single edges, but unit {unit!r} protects a node with all its edges, and "
+            "their number has no bound here. Use unit='undirected-edge' or 'directed-edge', or "
+            "gv.Recommender, which protects the whole list of a user.",
+            *NODE_LEVEL,
+        ),
+        **rejected(
+            "LinkPredictor protects edges, but unit {unit!r} does not. Use unit='undirected-edge' or "
+            "'directed-edge'.",
+            EdgeSubset.name,
+            LocalAttributes.name,
+            NoUnit.name,
+        ),
+    }
 
     unit: str
     epsilon: float
@@ -106,18 +121,6 @@ class LinkPredictor(PairModel):
         if self.dim is not None:
             checks.integer_at_least(1, dim=self.dim)
             checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
-        unit = self.protected_unit
-        if isinstance(unit, NodeUnit):
-            raise UnitError(
-                f"LinkPredictor protects single edges, but unit {unit.name!r} protects a node with all "
-                "its edges, and their number has no bound here. Use unit='undirected-edge' or "
-                "'directed-edge', or gv.Recommender, which protects the whole list of a user."
-            )
-        if not isinstance(unit, UndirectedEdge | DirectedEdge):
-            raise UnitError(
-                f"LinkPredictor protects edges, but unit {unit.name!r} does not. Use "
-                "unit='undirected-edge' or 'directed-edge'."
-            )
 
     def _build_method(self) -> LinkMethod:
         return LinkMethod(

@@ -41,7 +41,7 @@ from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, 
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, own_lists
 from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.core.query import Query
-from graphveil.core.unit import DirectedEdge, NodeRecord, NoUnit, Unit, parse_unit
+from graphveil.core.unit import UNITS, DirectedEdge, NodeRecord, NoUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
@@ -51,6 +51,7 @@ from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.method import FitPreview, FitResult, FittedGraphModel, Method, PreparedFit, State
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import OnProgress, Session
 from graphveil.links.pairs import PairModel
 from graphveil.privacy import Guarantee
@@ -197,6 +198,11 @@ class Recommender(PairModel):
     """
 
     method: ClassVar[str] = RECOMMENDER
+    rejections: ClassVar[Rejections] = rejected(
+        "A recommender protects the whole list of a user or one entry of it, but unit {unit!r} protects "
+        "neither. Use unit='node-record' for lists, or unit='directed-edge' for single entries.",
+        *(UNITS.keys() - {NodeRecord.name, DirectedEdge.name, NoUnit.name}),
+    )
 
     unit: str = "node-record"
     epsilon: float | None = None
@@ -209,28 +215,25 @@ class Recommender(PairModel):
     max_units: int | None = None
 
     def _build_privacy_config(self) -> PrivacyConfig:
-        config = replace(super()._build_privacy_config(), private_metrics=self.private_metrics)
-        return replace(config, unit=NodeRecord(replace_one=self.replace_one)) if config.on_records else config
+        config = super()._build_privacy_config()
+        units = {NodeRecord.name: NodeRecord(replace_one=self.replace_one)}
+        unit = units.get(config.unit.name, config.unit)
+        return replace(config, unit=unit, private_metrics=self.private_metrics)
 
     def _check_config(self) -> None:
-        unit = parse_unit(self.unit, max_degree=1)
-        if not isinstance(unit, NodeRecord | DirectedEdge | NoUnit):
-            raise UnitError(
-                "A recommender protects the whole list of a user or one entry of it, but unit "
-                f"{unit.name!r} protects neither. Use unit='node-record' for lists, or "
-                "unit='directed-edge' for single entries."
-            )
-        if not isinstance(unit, NodeRecord) and (self.replace_one or self.private_metrics):
+        super()._check_config()
+        config = self.privacy_config
+        without_effect = {"replace_one", "private_metrics"} - config.unit.keywords
+        if any(getattr(self, name) for name in without_effect):
             raise UnitError(
                 "replace_one and private_metrics need a unit that protects whole lists, but unit "
-                f"{unit.name!r} does not. Remove both, or use unit='node-record'."
+                f"{self.unit!r} does not. Remove both, or use unit='node-record'."
             )
-        if self.epsilon is None and not isinstance(unit, NoUnit):
+        if config.protects and self.epsilon is None:
             raise ConfigError(
-                f"Unit {unit.name!r} needs a privacy budget. Pass epsilon=, for example epsilon=1.0, or "
+                f"Unit {self.unit!r} needs a privacy budget. Pass epsilon=, for example epsilon=1.0, or "
                 "unit='none' for the non-private reference."
             )
-        super()._check_config()
         checks.integer_at_least(1, max_items=self.max_items)
         checks.within(1, MAX_COLUMNS, max_items=self.max_items)
 
@@ -444,32 +447,39 @@ class RecommenderMethod(Method):
         config = self.privacy_config
         if not config.protects:
             return None
+        queries, protected = {
+            "node": (self._list_queries, sizes.records),
+            "edge": (self._entry_queries, sizes.nodes),
+        }[config.unit.level]
         return calibrate_plan(
             config.unit,
             config.budget,
-            config.delta_for(sizes.records if config.on_records else sizes.nodes),
-            lambda mu: self._queries(config.unit, mu, sizes.width),
+            config.delta_for(protected),
+            partial(queries, sizes.width),
             num_nodes=sizes.nodes,
         )
 
-    def _queries(self, unit: Unit, mu: float, items: int) -> tuple[Query, ...]:
-        of_metrics = _METRICS if self.privacy_config.private_metrics else 0.0
+    def _entry_queries(self, items: int, mu: float) -> tuple[Query, ...]:
+        popularity_mu, products_mu = (mu * math.sqrt(share) for share in (_POPULARITY, 1 - _POPULARITY))
+        popularity = NeighborSumQuery(GroupWeights.unit_weights(), (1 / popularity_mu,), 1)
+        return popularity, self._products(items, _EDGE_LENGTH, products_mu)
+
+    def _list_queries(self, items: int, mu: float) -> tuple[Query, ...]:
+        unit, of_metrics = self.privacy_config.unit, _METRICS if self.privacy_config.private_metrics else 0.0
+        assert isinstance(unit, NodeRecord)
         shares = _POPULARITY, 1 - _POPULARITY - of_metrics
         popularity_mu, products_mu = (mu * math.sqrt(share) for share in shares)
-        products = ListProductQuery(
-            columns=min(items, self.max_items),
-            sigma=1.0,
-            out_degree_bound=_EDGE_LENGTH if isinstance(unit, DirectedEdge) else 1,
+        popularity = OutEdgeSumQuery(dim=1, sigma=unit.change / popularity_mu)
+        products = self._products(items, 1, products_mu)
+        if not of_metrics:
+            return popularity, products
+        return popularity, products, OutcomeCountQuery(sigma=math.sqrt(unit.change / of_metrics) / mu)
+
+    def _products(self, items: int, out_degree_bound: int, mu: float) -> ListProductQuery:
+        query = ListProductQuery(
+            columns=min(items, self.max_items), sigma=1.0, out_degree_bound=out_degree_bound
         )
-        products = replace(products, sigma=products.sensitivity(unit) / products_mu)
-        if isinstance(unit, DirectedEdge):
-            return NeighborSumQuery(GroupWeights.unit_weights(), (1 / popularity_mu,), 1), products
-        assert isinstance(unit, NodeRecord)
-        queries: tuple[Query, ...] = (OutEdgeSumQuery(dim=1, sigma=unit.change / popularity_mu), products)
-        if of_metrics:
-            sigma = math.sqrt(unit.change / of_metrics) / mu
-            queries = (*queries, OutcomeCountQuery(sigma=sigma))
-        return queries
+        return replace(query, sigma=query.sensitivity(self.privacy_config.unit) / mu)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         ids, nodes = self._catalog, view.num_nodes

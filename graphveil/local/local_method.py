@@ -51,12 +51,10 @@ from graphveil.local.posterior_mixture import (
     mixed_posterior,
 )
 from graphveil.local.reports import (
-    ROW_SCALED,
     RandomizedRecords,
     ReportConfig,
     clipped_values,
     collect_reports,
-    exact_records,
     label_report_nodes,
     reported_nodes,
 )
@@ -68,7 +66,6 @@ from graphveil.publish.queries import QueryRow
 LABEL_PRESENCE_NOTE = (
     "a training or validation node without a label reports a random class, so eps_y covers who has one, too"
 )
-NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spent"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,7 +119,7 @@ class LocalMethod(Method):
     @property
     def protects_labels(self) -> bool:
         """Whether labels, and the presence of a label, are protected."""
-        return self.privacy_config.protects and not math.isinf(self.report_config.eps_y)
+        return not math.isinf(self.report_config.eps_y)
 
     # -- the guarantee -------------------------------------------------------------------------------------
 
@@ -156,13 +153,11 @@ class LocalMethod(Method):
         return report_guarantee(claims, deviations=(*own, *config.deviations, *seeded))
 
     def notes(self, view: Graph) -> tuple[str, ...]:
-        notes = tuple(note for note in view.notes if note != RANGES_PUBLIC)
-        if self.privacy_config.protects and self.report_config.features is None:
-            notes = (*notes, NO_FEATURE_REPORTS_NOTE)
-        return (*notes, ROW_SCALED) if self.report_config.scaling == "row" else notes
+        notes = (note for note in view.notes if note != RANGES_PUBLIC)
+        return (*notes, *self.report_config.notes)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
-        return self.report_config.rows(sizes.width, sizes.classes) if self.privacy_config.protects else ()
+        return self.report_config.rows(sizes.width, sizes.classes)
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -176,8 +171,9 @@ class LocalMethod(Method):
         if self.received is not None:
             return self.received
         config = self.report_config
-        if not self.privacy_config.protects:
-            return ReceivedReports(records=exact_records(view, config.scaling))
+        exact = config.without_noise(view)
+        if exact is not None:
+            return ReceivedReports(records=exact)
         randomizer = config.randomizer(view.num_features, view.num_classes)
         report_file = None
         if session.workspace is not None:
@@ -250,7 +246,7 @@ class LocalMethod(Method):
 
     def released(self, records: RandomizedRecords) -> State:
         """Return the reported labels for ``aggregates_``; none if they are exact."""
-        return {"labels": records.labels} if self.privacy_config.protects else {}
+        return self.report_config.published(records)
 
 
 def record_deviations(view: Graph) -> tuple[str, ...]:

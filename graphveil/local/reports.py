@@ -255,12 +255,6 @@ def _inverse(width: Tensor) -> Tensor:
     return torch.where(width > 0, 1 / width.clamp(min=torch.finfo(torch.float32).tiny), 0.0)
 
 
-def exact_records(view: Graph, scaling: Scaling) -> RandomizedRecords:
-    """Return exact records in place of randomized ones: the reference without privacy."""
-    labels = torch.where(view.labeled_in("train", "val"), view.y, UNKNOWN)
-    return RandomizedRecords(FeatureEstimates(scaled(view.x, scaling)), labels, "", False)
-
-
 def collect_reports(
     view: Graph,
     session: Session,
@@ -282,6 +276,7 @@ def collect_reports(
 
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]
+NO_FEATURE_REPORTS_NOTE = "features are not reported, so their budget is not spent"
 ROW_SCALED = (
     "each node brings its features to [0, 1] by its own smallest and largest one, before anything else"
 )
@@ -475,7 +470,22 @@ class ReportConfig:
             given["eps_x"] = _budget(features.eps_x)
             given["bounds"] = Bounds(features.low, features.high, from_data=features.scaling == "columns")
             given["delta"] = GAUSSIAN_DELTA if isinstance(delta, str) else delta
-        return cls(**given)
+        kinds = {"none": ExactRecords}
+        return kinds.get(privacy_config.unit.level, cls)(**given)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the guarantee of a collection mentions."""
+        unreported = (NO_FEATURE_REPORTS_NOTE,) if self.features is None else ()
+        return (*unreported, *((ROW_SCALED,) if self.scaling == "row" else ()))
+
+    def without_noise(self, view: Graph) -> RandomizedRecords | None:
+        """Return exact records if nothing is randomized, or None."""
+        return None
+
+    def published(self, records: RandomizedRecords) -> State:
+        """Return the reported labels for ``aggregates_``."""
+        return {"labels": records.labels}
 
     @property
     def public_fields(self) -> tuple[str, ...]:
@@ -515,6 +525,25 @@ class ReportConfig:
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
         return Randomizer(mechanism=self.mechanism(features), label=self.label(classes), scaling=self.scaling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactRecords(ReportConfig):
+    """The reference without privacy: no node reports anything, and exact records are read."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (ROW_SCALED,) if self.scaling == "row" else ()
+
+    def without_noise(self, view: Graph) -> RandomizedRecords:
+        labels = torch.where(view.labeled_in("train", "val"), view.y, UNKNOWN)
+        return RandomizedRecords(FeatureEstimates(scaled(view.x, self.scaling)), labels, "", False)
+
+    def published(self, records: RandomizedRecords) -> State:
+        return {}
+
+    def rows(self, features: int, classes: int) -> tuple[QueryRow, ...]:
+        return ()
 
 
 def _budget(epsilon: float | None) -> float:

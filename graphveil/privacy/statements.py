@@ -298,7 +298,7 @@ def _composition_note(guarantee: Guarantee) -> str:
 def summary(guarantee: Guarantee) -> str:
     """Return the meaning of a guarantee, for readers who do not know differential privacy."""
     text = _summary(guarantee)
-    if not guarantee.valid and guarantee.unit != NoUnit.name:
+    if guarantee.violated:
         text = f"No valid guarantee, because of the deviations that are listed. Without them: {text}"
     return " ".join([text, *(summary(one) for one in guarantee.additional)])
 
@@ -317,7 +317,7 @@ _RECORDS = {
 def _summary(guarantee: Guarantee) -> str:
     if guarantee.labels_public:
         return _summary_of_features(guarantee)
-    if guarantee.edge_use == "lists" and guarantee.unit != NoUnit.name:
+    if guarantee.edge_use == "lists":
         return _summary_of_lists(guarantee)
     return _SUMMARIES[guarantee.unit](guarantee)
 
@@ -374,16 +374,30 @@ def _summary_of_records(guarantee: Guarantee) -> str:
     )
 
 
+_LISTS = {  # by unit and replace_one: what is known, what is secret, and the classes of an attack
+    (DirectedEdge.name, False): (
+        "all other entries of all lists",
+        "whether one particular item is on a user's list",
+        "items that are not on the list",
+        "those that are",
+    ),
+    (NodeRecord.name, True): (
+        "the lists of all other users",
+        "which of two lists a particular user has",
+        "users with the one list",
+        "those with the other",
+    ),
+    (NodeRecord.name, False): (
+        "the lists of all other users",
+        "whether a particular user's list was used",
+        "users whose list was left out",
+        "those whose list was used",
+    ),
+}
+
+
 def _summary_of_lists(guarantee: Guarantee) -> str:
-    if guarantee.unit != NodeRecord.name:
-        known, secret = "all other entries of all lists", "whether one particular item is on a user's list"
-        classes = "items that are not on the list", "those that are"
-    elif guarantee.replace_one:
-        known, secret = "the lists of all other users", "which of two lists a particular user has"
-        classes = "users with the one list", "those with the other"
-    else:
-        known, secret = "the lists of all other users", "whether a particular user's list was used"
-        classes = "users whose list was left out", "those whose list was used"
+    known, secret, *classes = _LISTS[guarantee.unit, guarantee.replace_one]
     return (
         f"Suppose that an attacker knows {known} and must decide {secret}. The attacker sees all outputs of "
         f"this run, except the recommendations for that user. {_bound(guarantee, *classes)} {_ATTACKS}."

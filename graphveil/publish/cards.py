@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord, NoUnit
+from graphveil.core.unit import UNITS, LocalAttributes, NoUnit
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_table
 
@@ -21,7 +21,28 @@ if TYPE_CHECKING:
 
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
-_RECORD = (NodeRecord.name, NodeBoundedDegree.name)
+_PROTECTED = {"edge": "edges", "node": "records", "local": "records", "none": "edges"}
+_OF_GRAPHS = (
+    "Predictions are for the nodes of the graph it was trained on; another graph's edges are queried at a "
+    "privacy cost of their own.",
+    "models trained on",
+    "model.predict()",
+)
+_SERVED = {  # by level: which predictions there are, what else adds to the privacy loss, and a first call
+    "edge": _OF_GRAPHS,
+    "node": (
+        "This release contains no predictions: each is only for people authorized to see its node's record.",
+        "models trained on",
+        "model.guarantee",
+    ),
+    "local": (
+        "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize their "
+        "features first, which is charged to them.",
+        "collections of",
+        "model.predict()",
+    ),
+    "none": _OF_GRAPHS,
+}
 _ROW_DISCLOSES = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
@@ -85,9 +106,9 @@ def invalid_mark(*, valid: bool, unit: str) -> str:
 
 def guarantee_text(guarantee: Guarantee, words: str) -> str:
     """Return a sentence on what a guarantee covers, negated if it is not valid."""
-    if not invalid_mark(valid=guarantee.valid, unit=guarantee.unit):
-        return words
-    return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
+    if guarantee.violated:
+        return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
+    return words
 
 
 def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:
@@ -101,7 +122,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     bound = f"({format_upper_bound(together.epsilon)}, {format_delta(together.delta)})"
     for one in together.additional:
         bound += f", and as to features ({format_upper_bound(one.epsilon)}, {format_delta(one.delta)})"
-    own_test = f" {TEST_LABELS}" if together.unit == LocalAttributes.name else ""
+    own_test = {LocalAttributes.name: f" {TEST_LABELS}"}.get(together.unit, "")
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
@@ -163,7 +184,7 @@ def release_subject(guarantee: Guarantee) -> str:
 
 
 def protected_things(unit: str) -> str:
-    return "records" if unit in (*_RECORD, LocalAttributes.name) else "edges"
+    return _PROTECTED[UNITS[unit].level]
 
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:
@@ -176,7 +197,7 @@ def _card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "card": card,
         "names": snapshot.class_names if len(snapshot.class_names) <= 30 else (),
         "limits": _limits(snapshot.guarantee),
-        "call": "model.guarantee" if snapshot.guarantee.unit in _RECORD else "model.predict()",
+        "call": _SERVED[snapshot.guarantee.protected.level][2],
     }
 
 
@@ -193,23 +214,7 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
 
 
 def _limits(guarantee: Guarantee) -> list[str]:
-    about, others = protected_parts(guarantee), "models trained on"
-    if guarantee.unit == LocalAttributes.name:
-        others = "collections of"
-        served = (
-            "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
-            "their features first, which is charged to them."
-        )
-    elif about == "records":
-        served = (
-            "This release contains no predictions: each is only for people authorized to see its node's "
-            "record."
-        )
-    else:
-        served = (
-            "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
-            "queried at a privacy cost of their own."
-        )
+    about, (served, others, _) = protected_parts(guarantee), _SERVED[guarantee.protected.level]
     other_releases = f"Other {others} the same {about} add to the privacy loss."
     return [served, other_releases, "Accuracy on other data is unknown."]
 
