@@ -3,6 +3,7 @@
 ``GCN`` and ``GAT`` are non-private references. With ``perturb`` they read the edges of a released graph only.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
@@ -21,7 +22,6 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import (
     EDGE_LEVEL,
@@ -65,104 +65,6 @@ _ON_PERTURBED_EDGES = rejected(
     LocalAttributes.name,
     NoUnit.name,
 )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class FullGraphKeywords(Estimator):
-    """Keywords of the non-private reference models: full-batch training on the whole graph, on the CPU.
-
-    They read the exact edges in every step, so a single noisy release does not cover them. Private units are
-    rejected, unless ``perturb`` releases a noisy graph first.
-
-    Args:
-        hidden: Width of the hidden layers.
-        layers: Number of message-passing layers; None for 2.
-        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: Whether hidden layers normalize over the nodes; None for yes.
-        dropout: Share of hidden entries dropped in training.
-        epochs: Training epochs; None for 100.
-        learning_rate: Step size of Adam.
-        weight_decay: Penalty on squared parameters.
-        patience: Stop after this number of epochs without a better validation accuracy; None never stops.
-        residual: Whether each message-passing layer adds to its input, with layer norm before it. Use it with
-            three or more layers, a width of 64 and a learning rate of 0.003.
-        perturb: Mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``, ``"arr"``,
-            ``"priv-hrg"``, ``"edge-rr"``), under an edge-level unit. Add settings in brackets:
-            ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on the released graph, and
-            predicts from released graphs only. Under unit ``"edge-subset"`` the graph defines which edges are
-            public (``Graph.with_public``), and they are kept.
-        max_edges: With ``perturb``: maximum expected number of released edges; None for 20 million.
-
-    Privacy:
-        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: with ``perturb`` the private edges
-        once, otherwise in every step. Charges: the release of the noisy graph, or nothing for ``none``.
-        Without ``perturb`` no output is private: do not publish.
-    """
-
-    mechanisms: ClassVar[Mapping[str, type[GraphMechanism]]] = MECHANISMS  # that ``perturb`` names
-
-    hidden: int = 16
-    layers: int | None = None
-    activation: str = "selu"
-    batch_norm: bool | None = None
-    dropout: float = 0.0
-    epochs: int | None = None
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    patience: int | None = None
-    residual: bool = False
-    perturb: str | None = None
-    max_edges: int | None = None
-
-    @property
-    def _rejections(self) -> Rejections:
-        return _ON_EXACT_EDGES if self.perturb is None else _ON_PERTURBED_EDGES
-
-    def _check_config(self) -> None:
-        if self.perturb is not None:
-            parse_mechanism(self.perturb, self.mechanisms, epsilon=1.0)
-        elif self.max_edges is not None:
-            raise ConfigError(
-                "max_edges has an effect only if a perturbed graph is released. Name a mechanism with "
-                "perturb='edge-rr' (--perturb edge-rr), or omit max_edges."
-            )
-        super()._check_config()
-
-
-def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
-    checks.width(hidden=given.hidden)
-    checks.one_of(ACTIVATIONS, activation=given.activation)
-    checks.within(0, 0.99, dropout=given.dropout)
-    norm = normed if given.batch_norm is None else given.batch_norm
-    return {"activation": given.activation, "batch_norm": norm, "dropout": given.dropout}
-
-
-def resolve_depth(given: FullGraphKeywords, default: int = 2) -> int:
-    depth = default if given.layers is None else given.layers
-    checks.depth(layers=depth)
-    return depth
-
-
-def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
-    return TrainingSchedule(
-        epochs=100 if given.epochs is None else given.epochs,
-        learning_rate=given.learning_rate,
-        weight_decay=given.weight_decay,
-        patience=given.patience,
-    )
-
-
-def residual_shape(given: FullGraphKeywords, layer: LayerKind, heads: int = 1) -> ResidualArchitecture:
-    if given.batch_norm:
-        raise ConfigError(
-            "residual=True already uses layer normalization, so it cannot be combined with "
-            "batch_norm=True. Omit batch_norm."
-        )
-    style = layer_options(given)
-    del style["batch_norm"]
-    return ResidualArchitecture(
-        layer=layer, hidden=given.hidden, depth=resolve_depth(given), style=style, heads=heads
-    )
 
 
 class NetworkArchitecture(Protocol):
@@ -289,38 +191,6 @@ class TrainedFullGraph(TrainedModel):
         return dict(self.network.state_dict())
 
 
-def build_full_graph_method(
-    model: Estimator,
-    given: FullGraphKeywords,
-    shape: NetworkArchitecture,
-    schedule: TrainingSchedule,
-    head: TaskHead = MULTICLASS,
-) -> Method:
-    privacy_config, mechanism = model.privacy_config, None
-    if given.perturb is not None:
-        mechanism = build_graph_mechanism(privacy_config, given)
-    return FullGraphMethod(
-        name=model.method,
-        privacy_config=privacy_config,
-        shape=shape,
-        schedule=schedule,
-        mechanism=mechanism,
-        head=head,
-    )
-
-
-def build_graph_mechanism(privacy_config: PrivacyConfig, given: FullGraphKeywords) -> GraphMechanism:
-    """Return the mechanism of a configuration. It shares the model's public randomness."""
-    assert given.perturb is not None
-    return parse_mechanism(
-        given.perturb,
-        given.mechanisms,
-        epsilon=privacy_config.budget,
-        max_edges=MAX_EDGES if given.max_edges is None else given.max_edges,
-        seed=0 if privacy_config.seed is None else privacy_config.seed,
-    )
-
-
 def released(view: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
     """Return the node pairs that a mechanism releases under the session's plan, and the graph of them.
 
@@ -342,6 +212,126 @@ def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> Releas
     """Return the release. If the protected node pairs are unknown, all pairs are assumed to be protected."""
     directed = isinstance(unit, DirectedEdge)
     return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FullGraphKeywords(Estimator):
+    """Base class of the non-private reference models: full-batch training on the whole graph, on the CPU.
+
+    They read the exact edges in every step, so a single noisy release does not cover them. Private units are
+    rejected, unless ``perturb`` releases a noisy graph first.
+
+    Args:
+        hidden: Width of the hidden layers.
+        layers: Number of message-passing layers; None for 2.
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        batch_norm: Whether hidden layers normalize over the nodes; None for yes.
+        dropout: Share of hidden entries dropped in training.
+        epochs: Training epochs; None for 100.
+        learning_rate: Step size of Adam.
+        weight_decay: Penalty on squared parameters.
+        patience: Stop after this number of epochs without a better validation accuracy; None never stops.
+        residual: Whether each message-passing layer adds to its input, with layer norm before it. Use it with
+            three or more layers, a width of 64 and a learning rate of 0.003.
+        perturb: Mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``, ``"arr"``,
+            ``"priv-hrg"``, ``"edge-rr"``), under an edge-level unit. Add settings in brackets:
+            ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on the released graph, and
+            predicts from released graphs only. Under unit ``"edge-subset"`` the graph defines which edges are
+            public (``Graph.with_public``), and they are kept.
+        max_edges: With ``perturb``: maximum expected number of released edges; None for 20 million.
+
+    Privacy:
+        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: with ``perturb`` the private edges
+        once, otherwise in every step. Charges: the release of the noisy graph, or nothing for ``none``.
+        Without ``perturb`` no output is private: do not publish.
+    """
+
+    mechanisms: ClassVar[Mapping[str, type[GraphMechanism]]] = MECHANISMS  # that ``perturb`` names
+
+    hidden: int = 16
+    layers: int | None = None
+    activation: str = "selu"
+    batch_norm: bool | None = None
+    dropout: float = 0.0
+    epochs: int | None = None
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    patience: int | None = None
+    residual: bool = False
+    perturb: str | None = None
+    max_edges: int | None = None
+
+    @property
+    def _rejections(self) -> Rejections:
+        return _ON_EXACT_EDGES if self.perturb is None else _ON_PERTURBED_EDGES
+
+    def _check_config(self) -> None:
+        if self.perturb is not None:
+            parse_mechanism(self.perturb, self.mechanisms, epsilon=1.0)
+        elif self.max_edges is not None:
+            raise ConfigError(
+                "max_edges has an effect only if a perturbed graph is released. Name a mechanism with "
+                "perturb='edge-rr' (--perturb edge-rr), or omit max_edges."
+            )
+        super()._check_config()
+
+    def _build_method(self) -> Method:
+        return FullGraphMethod(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            shape=self._shape(),
+            schedule=self._schedule(),
+            mechanism=self._mechanism(),
+            head=self._task_head,
+        )
+
+    @abstractmethod
+    def _shape(self) -> NetworkArchitecture:
+        """Return the architecture of the network."""
+
+    def _residual(self, layer: LayerKind, heads: int = 1) -> ResidualArchitecture:
+        if self.batch_norm:
+            raise ConfigError(
+                "residual=True already uses layer normalization, so it cannot be combined with "
+                "batch_norm=True. Omit batch_norm."
+            )
+        style = self._layer_options()
+        del style["batch_norm"]
+        return ResidualArchitecture(
+            layer=layer, hidden=self.hidden, depth=self._depth(), style=style, heads=heads
+        )
+
+    def _layer_options(self, *, normed: bool = True) -> dict[str, Any]:
+        checks.width(hidden=self.hidden)
+        checks.one_of(ACTIVATIONS, activation=self.activation)
+        checks.within(0, 0.99, dropout=self.dropout)
+        norm = normed if self.batch_norm is None else self.batch_norm
+        return {"activation": self.activation, "batch_norm": norm, "dropout": self.dropout}
+
+    def _depth(self, default: int = 2) -> int:
+        depth = default if self.layers is None else self.layers
+        checks.depth(layers=depth)
+        return depth
+
+    def _schedule(self) -> TrainingSchedule:
+        return TrainingSchedule(
+            epochs=100 if self.epochs is None else self.epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+        )
+
+    def _mechanism(self) -> GraphMechanism | None:
+        """Return the mechanism that releases a graph. It shares the model's public randomness."""
+        if self.perturb is None:
+            return None
+        return parse_mechanism(
+            self.perturb,
+            self.mechanisms,
+            epsilon=self.privacy_config.budget,
+            max_edges=MAX_EDGES if self.max_edges is None else self.max_edges,
+            seed=0 if self.seed is None else self.seed,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -380,14 +370,13 @@ class GCN(FullGraphKeywords):
 
     multi_label: bool = False
 
-    def _build_method(self) -> Method:
-        shape: NetworkArchitecture = GcnArchitecture(
-            hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self)
-        )
-        if self.residual:
-            shape = residual_shape(self, "gcn")
-        head = MULTILABEL if self.multi_label else MULTICLASS
-        return build_full_graph_method(self, self, shape, resolve_schedule(self), head)
+    @property
+    def _task_head(self) -> TaskHead:
+        return MULTILABEL if self.multi_label else MULTICLASS
+
+    def _shape(self) -> NetworkArchitecture:
+        shape = GcnArchitecture(hidden=self.hidden, depth=self._depth(), style=self._layer_options())
+        return self._residual("gcn") if self.residual else shape
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -426,13 +415,9 @@ class GAT(FullGraphKeywords):
 
     heads: int = HEADS
 
-    def _build_method(self) -> Method:
-        style = layer_options(self)
+    def _shape(self) -> NetworkArchitecture:
+        style = self._layer_options()
         checks.width(heads=self.heads)
         checks.width(**{"heads * hidden": self.heads * self.hidden})
-        shape: NetworkArchitecture = GatArchitecture(
-            hidden=self.hidden, heads=self.heads, depth=resolve_depth(self), style=style
-        )
-        if self.residual:
-            shape = residual_shape(self, "gat", self.heads)
-        return build_full_graph_method(self, self, shape, resolve_schedule(self))
+        shape = GatArchitecture(hidden=self.hidden, heads=self.heads, depth=self._depth(), style=style)
+        return self._residual("gat", self.heads) if self.residual else shape

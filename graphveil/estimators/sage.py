@@ -4,15 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil.estimators.full_graph import (
-    FullGraphKeywords,
-    build_full_graph_method,
-    layer_options,
-    residual_shape,
-    resolve_depth,
-    resolve_schedule,
-)
-from graphveil.estimators.method import Method
+from graphveil.estimators.full_graph import FullGraphKeywords, NetworkArchitecture
 from graphveil.nn.message_passing import SageArchitecture
 
 
@@ -53,14 +45,13 @@ class SAGE(FullGraphKeywords):
     pre_layers: int = 2
     post_layers: int = 1
 
-    def _build_method(self) -> Method:
+    def _shape(self) -> NetworkArchitecture:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         shape = SageArchitecture(
             hidden=self.hidden,
-            depth=resolve_depth(self),
-            style=layer_options(self),
+            depth=self._depth(),
+            style=self._layer_options(),
             pre_layers=self.pre_layers,
             post_layers=self.post_layers,
         )
-        network = residual_shape(self, "sage") if self.residual else shape
-        return build_full_graph_method(self, self, network, resolve_schedule(self))
+        return self._residual("sage") if self.residual else shape

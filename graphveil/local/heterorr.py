@@ -21,11 +21,6 @@ from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
     NetworkArchitecture,
-    build_graph_mechanism,
-    layer_options,
-    residual_shape,
-    resolve_depth,
-    resolve_schedule,
 )
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import MLP
@@ -53,7 +48,6 @@ from graphveil.mechanisms.features import check_budget
 from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
-from graphveil.training import TrainingSchedule
 
 GRAPH_AND_FEATURE_INPUT_NOTE = (
     "the model was trained on a released graph, drawn once by {mechanism}, and on features as they were "
@@ -143,7 +137,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
             unit=self.unit,
             seed=self.seed,
             tuned=False,
-            layers=resolve_depth(self),
+            layers=self._depth(),
             hidden=self.hidden,
             activation=self.activation,
             batch_norm=self.batch_norm,
@@ -200,14 +194,9 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
 
     def _build_method(self) -> "HeteroMethod":
         privacy_config = self.privacy_config
-        graph_method = FullGraphMethod(
-            name=self.method,
-            privacy_config=privacy_config,
-            shape=self._shape(),
-            schedule=self._schedule(),
-            mechanism=build_graph_mechanism(privacy_config, self),
-            input_note=GRAPH_AND_FEATURE_INPUT_NOTE,
-        )
+        graph_method = super()._build_method()
+        assert isinstance(graph_method, FullGraphMethod)
+        graph_method = replace(graph_method, input_note=GRAPH_AND_FEATURE_INPUT_NOTE)
         feature_randomizer = FeatureRandomizer(
             method=self.method,
             report_config=ReportConfig.from_keywords(privacy_config, features=self._feature_keywords()),
@@ -221,14 +210,11 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
 
     def _shape(self) -> NetworkArchitecture:
         if self.residual:
-            return residual_shape(self, "gcn")
-        return GcnArchitecture(hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self))
+            return self._residual("gcn")
+        return GcnArchitecture(hidden=self.hidden, depth=self._depth(), style=self._layer_options())
 
     def _feature_keywords(self) -> FeatureKeywords:
         return FeatureKeywords(**{name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__})
-
-    def _schedule(self) -> TrainingSchedule:
-        return resolve_schedule(self)
 
 
 # -- features ----

@@ -17,8 +17,6 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators import sage
 from graphveil.estimators.full_graph import (
-    layer_options,
-    resolve_depth,
     restored,
 )
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
@@ -117,15 +115,15 @@ class SAGE(AsPublished, sage.SAGE):
         config = replace(found.privacy_config, deviations=())  # the mechanism has its own
         shape = found.shape
         if isinstance(shape, SageArchitecture):
-            shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
+            shape = replace(shape, depth=self._depth(1), unit_rounds=True)
         return replace(found, privacy_config=config, shape=shape)
 
     def _over_subgraphs(self) -> Method:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         shape = SageArchitecture(
             hidden=self.hidden,
-            depth=resolve_depth(self, 1),
-            style=layer_options(self, normed=False),
+            depth=self._depth(1),
+            style=self._layer_options(normed=False),
             pre_layers=self.pre_layers,
             post_layers=self.post_layers,
             unit=True,
