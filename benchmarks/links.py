@@ -36,7 +36,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import PreparedFit
-from graphveil.links.node_vectors import node_vectors
+from graphveil.links.link_method import node_vectors
 
 UNIT, DELTA, SEEDS, EPSILONS, SHARE = "undirected-edge", 1e-7, 5, (0.25, 0.5, 1.0, 4.0), 0.1
 DATASETS = (
