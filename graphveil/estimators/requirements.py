@@ -98,12 +98,7 @@ class EstimatorConfig(Protocol):
     predicts_numbers: ClassVar[bool]
 
     epsilon: float | None
-    delta: float | str
-    seed: int | None
-    unsafe_noise_seed: int | None
-    max_units: int | None
     out_degree_bound: int | None
-    max_degree: int | None
     private_metrics: bool
     feature_scaling: FeatureScalingMode
     feature_range: str | None

@@ -23,7 +23,7 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.estimators.method import State
+from graphveil.estimators.method import State, part_of
 from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.own.module_checks import random_tree, training_error_message
 from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd_from_sums
@@ -193,7 +193,7 @@ def state_of_weights(weights: State) -> State:
 def restore_module(
     module: Factory | str, widths: tuple[int, int], state: State
 ) -> tuple[State, nn.Module | None]:
-    weights = {name.removeprefix(_PREFIX): part for name, part in state.items() if name.startswith(_PREFIX)}
+    weights = part_of(state, _PREFIX)
     if not is_registered(module):
         return weights, None
     restored = new_module(module, widths, PublicStreams(0))
