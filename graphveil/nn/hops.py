@@ -28,17 +28,10 @@ class Encoder(nn.Module):
     """
 
     def __init__(
-        self,
-        widths: Sequence[int],
-        classes: int,
-        *,
-        generator: torch.Generator,
-        activation: str,
-        batch_norm: bool,
-        dropout: float,
+        self, widths: Sequence[int], classes: int, *, generator: torch.Generator, **layers: Any
     ) -> None:
+        """Draw initial parameters; ``layers`` are activation, batch norm and dropout of ``FeedForward``."""
         super().__init__()
-        layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._base = FeedForward(widths, generator=generator, **layers)
         self._head = Linear(widths[-1], classes, generator=generator)
 
@@ -60,9 +53,14 @@ class Encoder(nn.Module):
         It keeps only the part of the noise in class directions, and is a function of the node's own record
         and of released values.
         """
+        logits, weight = self._exact(rows, noisy)
+        return logits.softmax(dim=1) @ (weight - weight.mean(dim=1, keepdim=True)).t()
+
+    def _exact(self, rows: Tensor, noisy: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the head's outputs on own embeddings plus noisy aggregates, and its weights, float64."""
         weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
         seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
-        return (seen @ weight + bias).softmax(dim=1) @ (weight - weight.mean(dim=1, keepdim=True)).t()
+        return seen @ weight + bias, weight
 
     @property
     def outputs(self) -> int:
@@ -75,9 +73,8 @@ class Encoder(nn.Module):
         The value is the head's single output on the node's own embedding plus its noisy aggregates, clipped.
         It is zero if it is not finite. The direction is the head's weight, not scaled.
         """
-        weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
-        seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
-        return (seen @ weight + bias).nan_to_num(nan=0.0).clamp(-1.0, 1.0), weight[:, 0]
+        logits, weight = self._exact(rows, noisy)
+        return logits.nan_to_num(nan=0.0).clamp(-1.0, 1.0), weight[:, 0]
 
     def forward(self, x: Batch) -> Tensor:
         return cast(Tensor, self._head(self.rows(x)))
@@ -161,12 +158,10 @@ class HopClassifier(nn.Module):
         combine: str,
         *,
         generator: torch.Generator,
-        activation: str,
-        batch_norm: bool,
-        dropout: float,
+        **layers: Any,
     ) -> None:
+        """Draw initial parameters; ``layers`` are activation, batch norm and dropout of all layers."""
         super().__init__()
-        layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
         self._combine = Combine(combine, hops, base[-1], generator=generator)
         self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
