@@ -2114,7 +2114,7 @@ BUGS = [
         name="a_message_reads_somebody_elses_record",
         edits=[
             (
-                "graphveil.nn.hops:Encoder.message",
+                "graphveil.nn.hops:Encoder._exact",
                 "start=rows.to(torch.float64)",
                 "start=(rows.roll(1, dims=0) + rows).to(torch.float64)",
             )
