@@ -33,14 +33,8 @@ from graphveil.data.graph_files import StoredEdges, manifest_of
 from graphveil.errors import ConfigError, GraphveilError, MissingDependencyError, ReleaseError
 
 Rows = tuple[int, int]
+SealedValue = tuple[str, tuple[Any, ...]]  # name of a value, and references to its sealed parts
 Result = npt.NDArray[Any] | str | bytes  # noisy values, an error text, or a public key without a sealed key
-
-
-class SealedValue(NamedTuple):
-    """Name of a value, and references to its sealed parts."""
-
-    name: str
-    parts: tuple[Any, ...]
 
 
 class Block(NamedTuple):
@@ -119,7 +113,7 @@ class SentGraph:
     def put(self, ray: Any, value: object) -> SealedValue:
         """Seal a value and store it where every worker can fetch it."""
         name = token_hex(8)
-        return SealedValue(name, tuple(map(ray.put, seal_value(name, value, self.box))))
+        return name, tuple(map(ray.put, seal_value(name, value, self.box)))
 
 
 _sent: WeakKeyDictionary[Adjacency, SentGraph] = WeakKeyDictionary()

@@ -1,7 +1,7 @@
 """Encrypted values for Ray, which may store, log or spill what it transports.
 
 A value is sealed in parts of at most 64 MiB under a shared key (AES-256-GCM). A worker process receives that
-key sealed to its public key (X25519 and HKDF-SHA256). A process that transports or stores parts sees only
+key sealed to its public key (HPKE, RFC 9180). A process that transports or stores parts sees only
 their lengths. The length of a block would reveal its number of edges, so a value is padded with zeros to the
 next quarter step between powers of two.
 
@@ -20,8 +20,7 @@ import torch
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from graphveil.errors import ReleaseError
 
@@ -30,10 +29,10 @@ Bytes = npt.NDArray[np.uint8]
 PART = 1 << 26  # bytes
 MIN_BYTES = 1 << 16  # minimum size of a value: up to about ten thousand edges look like none
 DAMAGED = "a message between processes is damaged, or was sealed by another"
-_KEY, _NONCE, _PUBLIC = 32, 12, 32
+_KEY, _NONCE = 32, 12
 _ALIGN = 64  # arrays begin at multiples: rows of a table then span the fewest cache lines
 _LENGTH = np.dtype("<i8")
-_EXCHANGE = "graphveil/lock"
+_EXCHANGE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 class SecretBox:
@@ -79,25 +78,14 @@ class RecipientKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes) -> bytes:
-        theirs = sealed[:_PUBLIC]
         try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
-        except ValueError:  # no public half at all
+            return _EXCHANGE.decrypt(sealed, self._private)
+        except InvalidTag:
             raise ReleaseError(DAMAGED) from None
-        return _box_of(shared, theirs, self.public).open(_EXCHANGE, sealed[_PUBLIC:])
 
 
 def seal_to(public: bytes, message: bytes) -> bytes:
-    own = X25519PrivateKey.generate()
-    ours = own.public_key().public_bytes_raw()
-    shared = own.exchange(X25519PublicKey.from_public_bytes(public))
-    return ours + _box_of(shared, ours, public).seal(_EXCHANGE, message)
-
-
-def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> SecretBox:
-    """Return the ``SecretBox`` of one exchange: its key also depends on both public halves."""
-    derive = HKDF(SHA256(), _KEY, salt=None, info=_EXCHANGE.encode() + ours + theirs)
-    return SecretBox(derive.derive(shared))
+    return _EXCHANGE.encrypt(message, X25519PublicKey.from_public_bytes(public))
 
 
 # -- values in parts ---------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,58 +64,22 @@ def default_folder(method: str, dataset: str) -> Path:
     return Path("runs") / f"{method}-{short}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of a run, and the rules for writing them."""
 
-    root: Path
-
-    @property
-    def release(self) -> Path:
-        """What may be published."""
-        return self.root / "release"
-
-    @property
-    def per_node(self) -> Path:
-        """What a node-level unit withholds: row v is only for people authorized to access the record of v."""
-        return self.root / PER_NODE
-
-    @property
-    def internal(self) -> Path:
-        """What must not be published."""
-        return self.root / "internal"
-
-    @property
-    def work(self) -> Path:
-        """What a resume needs; gone when the run is complete."""
-        return self.internal / "work"
-
-    @property
-    def lock(self) -> Path:
-        return self.internal / "config.lock.json"
-
-    @property
-    def data(self) -> Path:
-        """The fingerprint of the data that the folder's runs read, while one of them is left."""
-        return self.work / "data.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.internal / "metrics.json"
-
-    @property
-    def columns(self) -> Path:
-        """How the columns of the table of nodes became features, for other tables to follow."""
-        return self.internal / "columns.json"
-
-    @property
-    def receipts(self) -> Path:
-        return self.internal / "receipts.json"
-
-    @property
-    def prediction_charges(self) -> Path:
-        """A file for each prediction of another graph, with its privacy cost and its ledger."""
-        return self.internal / "prediction_charges"
+    def __init__(self, root: Path) -> None:
+        """Name the paths below a folder, which need not exist."""
+        self.root = root
+        self.release = root / "release"  # what may be published
+        self.per_node = root / PER_NODE  # row v is only for people authorized to access the record of v
+        self.internal = root / "internal"  # what must not be published
+        self.work = self.internal / "work"  # what a resume needs; gone when the run is complete
+        self.data = self.work / "data.json"  # the fingerprint of the data, while a run is left to resume
+        self.lock = self.internal / "config.lock.json"
+        self.metrics = self.internal / "metrics.json"
+        self.columns = self.internal / "columns.json"  # how the columns of the table of nodes became features
+        self.receipts = self.internal / "receipts.json"
+        self.prediction_charges = self.internal / "prediction_charges"  # a file for each prediction
 
     @property
     def complete(self) -> bool:

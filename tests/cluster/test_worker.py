@@ -42,7 +42,7 @@ def box() -> SecretBox:
 
 
 def sealed(value: object, box: SecretBox) -> SealedValue:
-    return SealedValue("name", tuple(seal_value("name", value, box)))
+    return "name", tuple(seal_value("name", value, box))
 
 
 def computed(
