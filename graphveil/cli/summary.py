@@ -163,7 +163,7 @@ def _stage_fact(stage: "QueryRow") -> str:
 
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    from graphveil.publish.results import link_metric_table, metric_table, results_table
+    from graphveil.publish.results import link_metric_table, metric_table, remarks, results_table
     from graphveil.runs.compliance_report import FILE as NOTICE
 
     screen.print_line("")
@@ -180,7 +180,7 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     if imbalanced and (more := metric_table(metrics)):
         screen.print_line("")
         screen.table(*more)
-    for line in _remarks(metrics):
+    for line in remarks(metrics):
         screen.print_paragraph(line, style="dim")
     _show_guarantee(metrics, folder, screen)
     if (folder.root / NOTICE).is_file():
@@ -228,86 +228,6 @@ def show_demo(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> N
     ]
     screen.box("Result of the demo", rows)
     screen.emit_json(metrics)
-
-
-def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
-    from graphveil._util.figures import format_upper_bound, percent_up
-    from graphveil.estimators.classcode.likelihoods import Homophily
-    from graphveil.publish.results import Cost, choice_text, cost_remarks, predicts_numbers, uncovered_mark
-
-    runs = metrics["runs"]
-    for one, total in zip(
-        metrics["guarantee"].get("additional", []),
-        metrics["guarantee_all_runs"].get("additional", []),
-        strict=True,
-    ):
-        cost, sum_ = Cost.from_guarantee(one), Cost.from_guarantee(total)
-        if cost.epsilon is None or sum_.epsilon is None:
-            yield "Features are not protected: they are used as they are."
-            continue
-        all_runs = "" if runs == 1 else f" (all {runs} runs: {format_upper_bound(sum_.epsilon)})"
-        yield (
-            "Features have a separate guarantee, which is not added: epsilon "
-            f"{format_upper_bound(cost.epsilon)}{cost.mark}{all_runs}, TPR at 1 % FPR at most "
-            f"{percent_up(cost.max_tpr)} %{cost.mark}."
-        )
-    if runs == 1 and predicts_numbers(metrics):
-        yield "Single run, without an interval. Use --runs 3 to add variation."
-    elif runs == 1 and metrics.get("private_metrics"):
-        yield "Single run: intervals reflect the noise of the counts only. Use --runs 3 to add variation."
-    elif runs == 1:
-        yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
-    if choice := metrics.get("choice"):
-        yield choice_text(choice)
-    predicted = [one for one in metrics.get("per_class") or [] if one["precision"] is not None]
-    if metrics.get("test_metrics") and len(predicted) == 1:
-        first = " of the first run" if runs > 1 else ""
-        yield (
-            f"All test nodes{first} are predicted as one class. Use --class-weight balanced to find the "
-            "others; predicted probabilities rank them (ROC-AUC)."
-        )
-    found = metrics.get("homophily")
-    if found is not None and metrics["unit"] == "undirected-edge" and Homophily(**found).is_weak:
-        yield (
-            f"Low homophily: adjusted homophily {found['adjusted']:.2f} ± {1.96 * found['error']:.2f} "
-            "(95 % interval), estimated from the released counts. Classes of neighbors add little to the "
-            "features on such a graph. Compare with the no-graph baseline."
-        )
-    yield from cost_remarks(metrics)
-    yield from _total_cost(metrics)
-    if not uncovered_mark(metrics):
-        return
-    if metrics["private_accuracy"]:
-        yield "Exact accuracies are in internal/metrics.json. They are not covered: do not publish them."
-        return
-    if predicts_numbers(metrics):
-        yield "Exact errors depend on protected records and are not covered: do not publish them."
-        return
-    remedy = " --private-metrics releases noisy accuracies that are." if metrics["mode"] == "strict" else ""
-    yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")
-
-
-def _total_cost(metrics: dict[str, Any]) -> list[str]:
-    """Return the total cost of all queries of the same protected data."""
-    from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-    from graphveil.publish.cards import TEST_LABELS, protected_things
-    from graphveil.publish.results import Cost
-
-    total, runs, baseline = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
-    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []
-    if total["epsilon"] is None:
-        return [f"{runs} runs.", *tested] if runs > 1 else []
-    if runs == 1 and baseline is None:
-        return []
-    names = f"all {runs} runs" if runs > 1 else "the model"
-    names += " with the mlp" if baseline is not None else ""
-    rate = percent_up(metrics["max_tpr_at_1pct_fpr_all_runs"])
-    return [
-        f"Epsilon in the table is for one model; {names} on these {protected_things(metrics['unit'])} "
-        f"together: epsilon {format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, "
-        f"TPR at 1 % FPR at most {rate} %{Cost.from_guarantee(metrics['guarantee']).mark}.",
-        *tested,
-    ]
 
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:

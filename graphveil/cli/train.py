@@ -198,11 +198,11 @@ def _train(
     # From here on budget may be spent: an error is a failed run, with the command that resumes it.
     with explain_resume_on_failure(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, folder, bars, account, resume=resume, backend=backend)
+            metrics = run(plan, folder, bars, account, resume=resume, backend=backend)
         for tracker in trackers:
             try:
-                tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))
+                tracker(PublicRecord.from_experiment(experiment, metrics, plan.guarantee))
             except Exception as error:  # an unreachable server does not undo the run
                 screen.note(f"The run is finished, but could not be logged: {type(error).__name__}.")
         with report_output_failure(folder.root, again=True):
-            show(outcome.metrics, folder, screen)
+            show(metrics, folder, screen)

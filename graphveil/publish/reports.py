@@ -20,13 +20,11 @@ from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import ConfigError
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import (
-    TEST_LABELS,
     all_deviations,
     guarantee_text,
     invalid_mark,
     not_covered,
     protected_parts,
-    protected_things,
     release_subject,
 )
 from graphveil.publish.charts import (
@@ -52,9 +50,7 @@ from graphveil.publish.results import (
     Cost,
     FinishedRun,
     Summary,
-    choice_text,
     compared_models,
-    cost_remarks,
     epsilon_text,
     interval,
     link_metric_table,
@@ -62,6 +58,7 @@ from graphveil.publish.results import (
     metric_table,
     number_cells,
     predicts_numbers,
+    remarks,
     results_table,
     uncovered_mark,
 )
@@ -159,85 +156,67 @@ def report_page(
     history: Sequence[Sequence[Any]],
     guarantee: Guarantee,
     notice: ComplianceReport,
+    curves: Mapping[str, Sequence[Sequence[float]]] | None = None,
 ) -> str:
     """Return the HTML report of a run.
 
     Args:
         history: Rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
+        curves: Curves of held-out edges, of a run of links.
     """
-    target = "a number" if predicts_numbers(metrics) else counted(metrics["classes"], "class", "classes")
-    sizes = f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · {target}"
-    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
-    seconds = metrics["seconds"]
-    times = [(stage, f"{spent:.2f}") for stage, spent in seconds.items() if stage != "total" and spent]
-    return _run_page(
-        "run_report.html",
-        metrics,
-        guarantee,
-        notice,
-        about=f"{sizes}{recipe} · {counted(metrics['runs'], 'run')} from seed {metrics['seed']}",
-        tiles=[*_result_tiles(metrics), *_cost_tiles(metrics)],
-        chart="" if predicts_numbers(metrics) else _result_chart(metrics),
-        results=results_table(metrics, page=True),
-        metrics=metric_table(metrics),
-        confusion=_confusion(metrics),
-        remarks=" ".join(_remarks(metrics)),
-        subject=release_subject(guarantee),
-        losses=_losses(history),
-        seed=history[0][0] if history else None,
-        times=(("stage", "seconds"), [*times, ("total of one run", f"{seconds['total']:.2f}")]),
-        peak_mb=metrics["peak_rss_mb"],
-        seconds=metrics["seconds_wall"],
-    )
-
-
-def link_report_page(
-    metrics: Mapping[str, Any],
-    curves: Mapping[str, Sequence[Sequence[float]]] | None,
-    guarantee: Guarantee,
-    notice: ComplianceReport,
-) -> str:
-    released, cost = metrics["private_metrics"], Cost.from_guarantee(metrics["guarantee"])
-    budget = f"epsilon at delta {format_delta(guarantee.delta)}, unit {guarantee.unit}"
-    bound = "upper bound on the true-positive rate of any attack at 1 % false positives"
-    return _run_page(
-        "link_report.html",
-        metrics,
-        guarantee,
-        notice,
-        about=f"{metrics['sizes']} · seed {metrics['seed']}",
-        tiles=[
-            *((f"{one['value']:.3f}", LINK_METRIC_NAMES[name]) for name, one in released.items()),
-            (format_upper_bound(guarantee.epsilon), budget),
-            (f"{percent_up(cost.max_tpr)} %", bound),
-        ],
-        results=link_metric_table(metrics) if released else None,
-        charts=[] if curves is None else held_out_charts([("held-out edges", curves)]),
-        remarks=metrics["remarks"],
-    )
-
-
-def _run_page(
-    template: str,
-    metrics: Mapping[str, Any],
-    guarantee: Guarantee,
-    notice: ComplianceReport,
-    /,
-    *,
-    about: str,
-    **more: Any,
-) -> str:
+    linked = "metric_values" in metrics
+    about, found = _link_results(metrics, curves) if linked else _results(metrics)
     releases = [QueryRow(**row) for row in metrics["releases"]]
     return render(
-        template,
+        "run_report.html",
         title=f"{metrics['method']} on {metrics['dataset']}",
         lede=f"{about} · internal: do not publish this page",
         guarantee=guarantee,
         notice=notice,
         attackers=[attack_bound(one) for one in (guarantee, *guarantee.additional)],
         releases=release_table(releases) if releases else None,
-        **more,
+        subject=release_subject(guarantee),
+        losses=_losses(history),
+        seed=history[0][0] if history else None,
+        **found,
     )
+
+
+def _results(metrics: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what a run is about, and the parts of its report that are of models of nodes."""
+    target = "a number" if predicts_numbers(metrics) else counted(metrics["classes"], "class", "classes")
+    sizes = f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · {target}"
+    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
+    seconds, results = metrics["seconds"], results_table(metrics, page=True)
+    times = [(stage, f"{spent:.2f}") for stage, spent in seconds.items() if stage != "total" and spent]
+    return f"{sizes}{recipe} · {counted(metrics['runs'], 'run')} from seed {metrics['seed']}", {
+        "tiles": [*_result_tiles(metrics), *_cost_tiles(metrics)],
+        "charts": [] if predicts_numbers(metrics) else [("", _result_chart(metrics))],
+        "results": results,
+        "numbers": range(len(results[0]) - 3, len(results[0])),
+        "metrics": metric_table(metrics),
+        "confusion": _confusion(metrics),
+        "remarks": " ".join([*remarks(metrics), *([NO_FEATURES] if metrics.get("constant_feature") else ())]),
+        "times": (("stage", "seconds"), [*times, ("total of one run", f"{seconds['total']:.2f}")]),
+        "peak_mb": metrics["peak_rss_mb"],
+        "seconds": metrics["seconds_wall"],
+    }
+
+
+def _link_results(
+    metrics: Mapping[str, Any], curves: Mapping[str, Sequence[Sequence[float]]] | None
+) -> tuple[str, dict[str, Any]]:
+    """Return what a run is about, and the parts of its report that are of links and recommenders."""
+    released = metrics["private_metrics"]
+    tiles = [(f"{one['value']:.3f}", LINK_METRIC_NAMES[name]) for name, one in released.items()]
+    return f"{metrics['sizes']} · seed {metrics['seed']}", {
+        **dict.fromkeys(("metrics", "confusion", "times")),
+        "tiles": [*tiles, *_cost_tiles(metrics)],
+        "charts": [] if curves is None else held_out_charts([("held-out edges", curves)]),
+        "results": link_metric_table(metrics) if released else None,
+        "numbers": (1, 2),
+        "remarks": metrics["remarks"],
+    }
 
 
 def _confusion(metrics: Mapping[str, Any]) -> Table | None:
@@ -284,30 +263,6 @@ def _result_chart(metrics: Mapping[str, Any]) -> str:
     return inline_svg(
         partial(result_chart, results), "Test accuracy with 95 % intervals; the numbers are in the table"
     )
-
-
-def _remarks(metrics: Mapping[str, Any]) -> list[str]:
-    single, notes = metrics["runs"] == 1, list[str]()
-    if single and metrics.get("tested"):
-        notes.append("Single run: the interval reflects test-set size only, not variation between runs.")
-    if choice := metrics.get("choice"):
-        notes.append(choice_text(choice))
-    notes += cost_remarks(metrics)
-    notes += [NO_FEATURES] if metrics.get("constant_feature") else []
-    baseline = metrics["baseline_guarantee"]
-    if single and not baseline:
-        return notes
-    together = metrics["guarantee_all_runs"]
-    models = "The model" if single else f"All {metrics['runs']} runs"
-    mlp = " with the mlp" if baseline else ""
-    page = ", with everything on this page" if metrics["covered"] else ""
-    tested = f" {TEST_LABELS}" if not single and metrics["unit"] == "local-attributes" else ""
-    notes.append(
-        f"Epsilon is that of one model. {models}{mlp} on these {protected_things(metrics['unit'])} "
-        f"together{page}: epsilon {epsilon_text(together['epsilon'])} at delta "
-        f"{format_delta(together['delta'])}.{tested}"
-    )
-    return notes
 
 
 def attack_bound(guarantee: Guarantee) -> dict[str, Any]:

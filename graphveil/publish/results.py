@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from graphveil.core.guarantee import FALSE_POSITIVE_RATE
 from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
-from graphveil.publish.cards import NOT_COVERED, invalid_mark
+from graphveil.publish.cards import NOT_COVERED, TEST_LABELS, invalid_mark, protected_things
 from graphveil.publish.queries import Table
 
 ABSENT = "n/a"  # an accuracy on nodes without labels
@@ -46,6 +46,7 @@ NO_METRICS = {
     LINKS: "No metrics were released, because no pairs are held out (held_out=0).",
     RECOMMENDER: "No metrics were released. Add --private-metrics to release some.",
 }
+_WEAK_HOMOPHILY = 0.05
 _NORMAL = 1.959963984540054  # 97.5 % quantile
 
 
@@ -362,6 +363,11 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
     return Cost(0.0, FALSE_POSITIVE_RATE)
 
 
+def weak_homophily(adjusted: float, error: float) -> bool:
+    """Return whether classes of neighbors add little, by an estimate and its standard error."""
+    return abs(adjusted) + 2 * error < _WEAK_HOMOPHILY
+
+
 def choice_text(choice: Mapping[str, Any]) -> str:
     known = {name: value for name, value in choice["candidates"].items() if value is not None}
     names = METRIC_NAMES | {"validation_log_likelihood": "log-likelihood"}
@@ -394,6 +400,79 @@ def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
         if stated != format_upper_bound(proved):
             remarks.append(f"The paper's accounting calls this noise epsilon {stated}.")
     return remarks
+
+
+def remarks(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the notes on the results of a run, for terminals and pages."""
+    runs = metrics["runs"]
+    for one, total in zip(
+        metrics["guarantee"].get("additional", []),
+        metrics["guarantee_all_runs"].get("additional", []),
+        strict=True,
+    ):
+        cost, sum_ = Cost.from_guarantee(one), Cost.from_guarantee(total)
+        if cost.epsilon is None or sum_.epsilon is None:
+            yield "Features are not protected: they are used as they are."
+            continue
+        all_runs = "" if runs == 1 else f" (all {runs} runs: {format_upper_bound(sum_.epsilon)})"
+        yield (
+            "Features have a separate guarantee, which is not added: epsilon "
+            f"{format_upper_bound(cost.epsilon)}{cost.mark}{all_runs}, TPR at 1 % FPR at most "
+            f"{percent_up(cost.max_tpr)} %{cost.mark}."
+        )
+    if runs == 1 and predicts_numbers(metrics):
+        yield "Single run, without an interval. Use --runs 3 to add variation."
+    elif runs == 1 and metrics.get("private_metrics"):
+        yield "Single run: intervals reflect the noise of the counts only. Use --runs 3 to add variation."
+    elif runs == 1:
+        yield "Single run: the interval reflects test-set size only. Use --runs 3 to add variation."
+    if choice := metrics.get("choice"):
+        yield choice_text(choice)
+    predicted = [one for one in metrics.get("per_class") or [] if one["precision"] is not None]
+    if metrics.get("test_metrics") and len(predicted) == 1:
+        first = " of the first run" if runs > 1 else ""
+        yield (
+            f"All test nodes{first} are predicted as one class. Use --class-weight balanced to find the "
+            "others; predicted probabilities rank them (ROC-AUC)."
+        )
+    found = metrics.get("homophily")
+    if found is not None and metrics["unit"] == "undirected-edge" and weak_homophily(**found):
+        yield (
+            f"Low homophily: adjusted homophily {found['adjusted']:.2f} ± {1.96 * found['error']:.2f} "
+            "(95 % interval), estimated from the released counts. Classes of neighbors add little to the "
+            "features on such a graph. Compare with the no-graph baseline."
+        )
+    yield from cost_remarks(metrics)
+    yield from _total_cost(metrics)
+    if not uncovered_mark(metrics):
+        return
+    if metrics["private_accuracy"]:
+        yield "Exact accuracies are in internal/metrics.json. They are not covered: do not publish them."
+        return
+    if predicts_numbers(metrics):
+        yield "Exact errors depend on protected records and are not covered: do not publish them."
+        return
+    remedy = " --private-metrics releases noisy accuracies that are." if metrics["mode"] == "strict" else ""
+    yield (f"Exact accuracies depend on protected records and are not covered: do not publish them.{remedy}")
+
+
+def _total_cost(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the total cost of all queries of the same protected data."""
+    total, runs, baseline = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
+    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []
+    if total["epsilon"] is None:
+        return [f"{runs} runs.", *tested] if runs > 1 else []
+    if runs == 1 and baseline is None:
+        return []
+    names = f"all {runs} runs" if runs > 1 else "the model"
+    names += " with the mlp" if baseline is not None else ""
+    rate = percent_up(metrics["max_tpr_at_1pct_fpr_all_runs"])
+    return [
+        f"Epsilon in the table is for one model; {names} on these {protected_things(metrics['unit'])} "
+        f"together: epsilon {format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, "
+        f"TPR at 1 % FPR at most {rate} %{Cost.from_guarantee(metrics['guarantee']).mark}.",
+        *tested,
+    ]
 
 
 def _short(value: float) -> float:

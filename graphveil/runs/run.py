@@ -16,7 +16,7 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.publish.cards import Card, other_runs, protected_parts
-from graphveil.publish.reports import link_report_page, report_page
+from graphveil.publish.reports import report_page
 from graphveil.publish.results import (
     METRIC_NAMES,
     NUMBER_METRIC_NAMES,
@@ -56,22 +56,21 @@ class RunResult:
     """What one finished run leaves for the summary, as plain values."""
 
     seed: int
-    accuracy: dict[str, float | None]  # None if no node of a part has a label
-    baseline: dict[str, float | None] | None
-    private_accuracy: dict[str, float]  # empty without private metrics
-    private_baseline: dict[str, float]
-    private_metrics: dict[str, Any] | None = None  # of test nodes, from noisy counts
     seconds: dict[str, float]
     guarantee: dict[str, Any]
-    baseline_guarantee: dict[str, Any] | None  # None if it had no privacy cost
+    baseline_guarantee: dict[str, Any] | None = None  # None if it had no privacy cost
+    accuracy: dict[str, float | None] = field(default_factory=dict)  # None if no node of a part has a label
+    baseline: dict[str, float | None] | None = None
+    private_accuracy: dict[str, float] = field(default_factory=dict)  # empty without private metrics
+    private_baseline: dict[str, float] = field(default_factory=dict)
+    private_metrics: dict[str, Any] | None = None  # of test nodes, from noisy counts
     clipped: int | None = None  # values that nodes cut to the public range
     homophily: dict[str, float] | None = None  # from released counts
     choice: dict[str, Any] | None = None  # method that was chosen, and the evidence
     history: list[list[Any]] = field(default_factory=list)
     per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
-    metrics: dict[str, float | None] = field(
-        default_factory=dict
-    )  # on test nodes; empty if labels are secret
+    # On test nodes; empty if labels are secret.
+    metrics: dict[str, float | None] = field(default_factory=dict)
     baseline_metrics: dict[str, float | None] = field(default_factory=dict)
     confusion_matrix: list[list[int]] = field(default_factory=list)  # by true and predicted class
     positive: str | None = None  # the positive class of two, of which the average precision is
@@ -84,16 +83,6 @@ class RunResult:
         return [guarantee_from_plain(record) for record in plain if record is not None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExperimentResult:
-    """A finished experiment: its results, its history, and its guarantee."""
-
-    metrics: dict[str, Any]
-    history: list[list[Any]]
-    guarantee: Guarantee
-    clipped: int | None = None  # private, so it is not in the metrics
-
-
 def run(
     plan: Preview,
     folder: RunFolder,
@@ -103,8 +92,10 @@ def run(
     resume: bool = False,
     shared: Path | None = None,
     backend: "AggregationBackend | str | None" = None,
-) -> ExperimentResult:
+) -> dict[str, Any]:
     """Run the experiment of a preview, resuming an unfinished one in the folder, and publish its release.
+
+    Returns what ``train --json`` prints.
 
     The release is the run of the first seed, fixed in advance. Every query of protected data, of all runs and
     baselines, is charged to the graph's budget before it is computed. Resumed runs use the graph of the first
@@ -119,21 +110,20 @@ def run(
                 _run(plan, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
-        outcome = _summarize(plan, records, time.perf_counter() - started)
-        page = partial(report_page, outcome.metrics, outcome.history, outcome.guarantee)
-        if plan.experiment.pairs:
-            page = partial(link_report_page, outcome.metrics, records[0].curves, outcome.guarantee)
-        else:
-            write_history(folder.internal / "history.csv", outcome.history)
-        if outcome.clipped is not None:
-            write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
+        metrics, first = _summarize(plan, records, time.perf_counter() - started), records[0]
+        history = [row for record in records for row in record.history]
+        page = partial(report_page, metrics, history, first.guarantees[0], curves=first.curves)
+        if not plan.experiment.pairs:
+            write_history(folder.internal / "history.csv", history)
+        if first.clipped is not None:  # private, so it is not in the metrics
+            write_json(folder.internal / "clipped.json", {"clipped_values": first.clipped})
         workspace = folder.workspace(plan.experiment.seed)
-        write_reports(folder, outcome.metrics, workspace / folder.release.name, page, account)
+        write_reports(folder, metrics, workspace / folder.release.name, page, account)
         if graph.encoding is not None and not plan.experiment.pairs:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
-        folder.publish(workspace, records[0].staged)
-    return outcome
+        folder.publish(workspace, first.staged)
+    return metrics
 
 
 def _run(
@@ -197,11 +187,11 @@ def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
 
 
 def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunResult:
-    models = (
-        [(model.method, model)] if baseline is None else [(model.method, model), (BASELINE_METHOD, baseline)]
-    )
+    models = {model.method: model} | ({} if baseline is None else {BASELINE_METHOD: baseline})
     history = [
-        [seed, name, stage, *asdict(epoch).values()] for name, one in models for stage, epoch in one.history_
+        [seed, name, stage, *asdict(epoch).values()]
+        for name, one in models.items()
+        for stage, epoch in one.history_
     ]
     baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
     compared = model if model.method == model.baseline else baseline  # an MLP is its own baseline
@@ -241,14 +231,9 @@ def _pair_record(model: "PairModel", seed: int) -> RunResult:
     curves = model.fitted.learned.get("curves")  # of links only
     return RunResult(
         seed=seed,
-        accuracy={},
-        baseline=None,
-        private_accuracy={},
-        private_baseline={},
         private_metrics={name: one.as_dict() for name, one in metrics.items()},
         seconds=dict(model.fitted.seconds),
         guarantee=guarantee_to_plain(model.guarantee),
-        baseline_guarantee=None,
         curves=None if curves is None else curves._asdict(),
     )
 
@@ -336,15 +321,13 @@ def _stage_release(
         write_graph_fingerprint(workspace, model.graph_fingerprint)
 
 
-def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> ExperimentResult:
+def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict[str, Any]:
     guarantee, graph = records[0].guarantees[0], plan.graph
     own = [record.accuracy for record in records]
     baselines = [record.baseline for record in records if record.baseline is not None]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
     if plan.experiment.pairs:
-        return ExperimentResult(
-            metrics=_pair_metrics(plan, records, all_runs, wall), history=[], guarantee=guarantee
-        )
+        return _pair_metrics(plan, records, all_runs, wall)
     # Exact accuracies are covered where they follow from what was released and from public labels. Under
     # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
     # not covered by anything.
@@ -353,7 +336,7 @@ def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> Expe
     )
     edges_public = guarantee.unit in (NoUnit.name, LocalAttributes.name)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    metrics = {
+    return {
         **_configuration(plan, guarantee),
         "test_accuracy": _summary(own, "test"),
         "val_accuracy": _summary(own, "val"),
@@ -392,12 +375,6 @@ def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> Expe
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)),
     }
-    return ExperimentResult(
-        metrics=metrics,
-        history=[row for record in records for row in record.history],
-        guarantee=guarantee,
-        clipped=records[0].clipped,
-    )
 
 
 def _pair_metrics(

@@ -319,7 +319,7 @@ def run_cell(
         return read_json(own.metrics)
     prefix = f"cell {cell.number}/{count} "
     charged = None if account is None or not plan.guarantee.releases else account.for_next_experiment()
-    outcome = run(
+    return run(
         plan,
         own,
         lambda stage, done, total: show(prefix + stage, done, total),
@@ -328,7 +328,6 @@ def run_cell(
         shared=folder.work / "public",
         backend=backend,
     )
-    return outcome.metrics
 
 
 def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:

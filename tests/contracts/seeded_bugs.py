@@ -4055,8 +4055,8 @@ BUGS = [
             ),
             (
                 "graphveil.cli.train:",
-                "            show(outcome.metrics, folder, screen)\n",
-                "            screen.print_facts(title, facts)\n            show(outcome.metrics, folder, screen)\n",
+                "            show(metrics, folder, screen)\n",
+                "            screen.print_facts(title, facts)\n            show(metrics, folder, screen)\n",
             ),
         ],
         test="tests/cli/test_transcript.py::test_the_privacy_cost_is_shown_before_it_is_spent",

@@ -27,7 +27,6 @@ from graphveil.estimators.objective import weighted_loss
 from graphveil.nn.layers import FeedForward
 
 # Counts do not improve accuracy at 0.02 or less, and improve it by three points at 0.10.
-_WEAK_HOMOPHILY = 0.05
 _MAX_CELLS = 1 << 21  # number of nodes times classes that are computed together
 _MAX_NODES = 1 << 17  # number of nodes up to which a shape is chosen on the likelihoods of all nodes
 DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
@@ -73,10 +72,6 @@ class Homophily:
         across = 2 * (float(variance.sum()) - inside)  # as if cells came in equal pairs, which some do
         error = (inside * (1 - same) ** 2 + across * same**2) ** 0.5 / total
         return cls((same - chance) / (1 - chance), error / (1 - chance))
-
-    @property
-    def is_weak(self) -> bool:
-        return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY
 
 
 @dataclass(frozen=True)
