@@ -20,8 +20,7 @@ from graphveil.cli.options import MovedData
 
 if TYPE_CHECKING:
     from graphveil.attacks import LinkSettings, RocCurve
-    from graphveil.runs.attack_target import AttackTarget
-    from graphveil.runs.run_audit import RunAudit
+    from graphveil.runs.run_audit import AttackTarget, RunAudit
 
 
 _HEAD = ("attacker", "AUC", "AP", "TPR@0.1%FPR", "TPR@1%FPR", "F1@k")
@@ -118,7 +117,7 @@ def membership(
     """
     from graphveil._util.figures import counted
     from graphveil.attacks import MembershipSettings, attack_membership
-    from graphveil.runs.attack_target import INTERNAL
+    from graphveil.runs.run_audit import INTERNAL_ATTACK
 
     settings = MembershipSettings(
         per_class=per_class, evaluate_on=evaluate_on, disjoint=not overlap, shadows=shadows, seed=seed
@@ -126,7 +125,7 @@ def membership(
     screen, attack_target = _load_target(run, data, as_json=json)
     with screen.spinner("attacking"):
         report = attack_membership(attack_target.estimator, attack_target.graph, settings)
-    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(INTERNAL_ATTACK, style="bold")
     screen.print_line(f"Evaluated: {counted(report.judged, 'node')}; privacy unit: {report.unit}")
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
@@ -144,12 +143,12 @@ def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = Fa
         graphveil attack reconstruction runs/local --seed 1
     """
     from graphveil.attacks.reconstruction import attack_features
-    from graphveil.runs.attack_target import INTERNAL
+    from graphveil.runs.run_audit import INTERNAL_ATTACK
 
     screen, attack_target = _load_target(run, data, as_json=json)
     with screen.spinner("attacking"):
         record = attack_features(attack_target.estimator, attack_target.graph, seed).as_dict()
-    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(INTERNAL_ATTACK, style="bold")
     head = ("attacker", "MSE", "PSNR", "R2", "identified")
     names = ("psnr", "r2", "identified")
     rows = [
@@ -188,7 +187,7 @@ def poisoning(
     from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
     from graphveil.local.lpgnn import LPGNN
-    from graphveil.runs.attack_target import INTERNAL
+    from graphveil.runs.run_audit import INTERNAL_ATTACK
 
     screen, attack_target = _load_target(run, data, as_json=json)
     model = attack_target.estimator
@@ -198,7 +197,7 @@ def poisoning(
         report = attack_collection(
             model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
-    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(INTERNAL_ATTACK, style="bold")
     servers = {
         "unpoisoned": "no malicious clients",
         "poisoned": "poisoned",
@@ -214,11 +213,11 @@ def poisoning(
 def _attack_links(name: str, screen: Screen, attack_target: "AttackTarget", settings: "LinkSettings") -> None:
     from graphveil._util.figures import counted
     from graphveil.attacks import attack_links
-    from graphveil.runs.attack_target import INTERNAL
+    from graphveil.runs.run_audit import INTERNAL_ATTACK
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)
-    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(INTERNAL_ATTACK, style="bold")
     size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"
     screen.print_line(f"{size}; predictions read {report.edge_source}")
     figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
@@ -235,7 +234,7 @@ def _attack_links(name: str, screen: Screen, attack_target: "AttackTarget", sett
 
 
 def _load_target(run: Path, data: MovedData, *, as_json: bool) -> "tuple[Screen, AttackTarget]":
-    from graphveil.runs.attack_target import load_attack_target
+    from graphveil.runs.run_audit import load_attack_target
 
     screen = Screen(as_json=as_json)
     with screen.spinner(f"reading {run}"):

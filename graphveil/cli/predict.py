@@ -69,15 +69,13 @@ def predict(
         graphveil predict runs/links --top-k 10 --out best.csv
     """
     from graphveil.core.backends import backend_by_name, using
-    from graphveil.publish.cards import protected_parts
-    from graphveil.publish.release_folder import predictions_table, withheld_files
-
-    """Predict nodes of a run's graph or of a new graph, or links."""
     from graphveil.core.ledger import ledger_of
     from graphveil.data import tables
     from graphveil.estimators.inference import PredictionOptions
     from graphveil.estimators.saved import load_model
     from graphveil.links import find_link_folder
+    from graphveil.publish.cards import protected_parts
+    from graphveil.publish.release_folder import predictions_table, withheld_files
     from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
 

@@ -70,8 +70,7 @@ def sweep(
     from graphveil.core.backends import backend_by_name
     from graphveil.runs.parameters import list_items, load_custom_module, parse_value, read_theta
     from graphveil.runs.run_folder import RunFolder
-    from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
-    from graphveil.runs.sweep_cells import Sweep
+    from graphveil.runs.sweep import Sweep, account_of, plan_sweep, run_sweep
 
     chosen = backend_by_name(backend, address)
     names, own = list_items("METHOD", methods), None if module is None else load_custom_module(module)
@@ -160,7 +159,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
 def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
-    from graphveil.runs.sweep_cells import format_setting
+    from graphveil.runs.sweep import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs

@@ -1,12 +1,16 @@
-"""The quick audit of a finished run: its plan is recomputed, replayed, and tested with canaries."""
+"""A finished run under audit and under attack.
+
+An audit recomputes the plan of a run, replays it, and tests it with canaries. An attack needs the published
+model and its training data.
+"""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
@@ -15,17 +19,23 @@ from graphveil.audit.canaries import audit_feature_mechanism, audit_label_mechan
 from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
-from graphveil.core.plan import ReleasePlan
+from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import RECOMMENDER, load_any
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
-from graphveil.privacy import Guarantee
-from graphveil.publish.charts import Bar, audit_chart, inline_svg
+from graphveil.publish.charts import MIN_RATE, Bar, PlotLine, audit_chart, inline_svg, line_chart
 from graphveil.publish.queries import stage_text
-from graphveil.runs.run_folder import RunFolder, write_json
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.run_folder import RunFolder, read_json, write_json
+from graphveil.runs.source import Source
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.estimators.base import Estimator
 
 INTERNAL = "Internal: do not publish audit results."
+INTERNAL_ATTACK = "Internal: an attack is scored by the secrets that it infers. Do not publish its results."
 _SAME = 1e-6  # relative, of two epsilons
 _ALWAYS_UNSEEN = (
     "the training of this run: the audit repeats its queries on other data",
@@ -123,7 +133,9 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
             f"{place} has no internal/ folder, which an audit reads and writes. A published release cannot "
             "be audited: use the run folder that train created."
         )
-    name, guarantee, plan, reports = _audited(place)
+    fitted = load_any(place).fitted
+    method, guarantee = fitted.method, fitted.guarantee
+    name, plan = method.name, fitted.plan or method.plan(fitted.sizes)
     if guarantee.unit == "none" or not guarantee.releases:
         raise ConfigError(
             f"The run in {place} has no privacy guarantee to audit: its unit is {guarantee.unit!r}, "
@@ -150,31 +162,28 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         planned=None if plan is None else plan.epsilon,
         canaries=canaries,
         replays=tuple(replays),
-        reports=tuple(reports()),
+        reports=tuple(_reports(method, fitted.sizes.features or 1, fitted.sizes.classes)),
         unseen=tuple(dict.fromkeys((*unseen, *_ALWAYS_UNSEEN))),
         seconds=time.perf_counter() - started,
     )
     write_json(folder.internal / "audit.json", found.as_dict())
     if found.bars:
-        page = render(
-            "chart_page.html",
-            title=f"Audit: {found.method}, unit {found.unit}",
-            lede=INTERNAL,
-            chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
+        _write_chart(
+            folder.internal / "audit.html",
+            f"Audit: {found.method}, unit {found.unit}",
+            INTERNAL,
+            inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
             caption="Bars: lower bound from canaries. Ticks: claimed epsilon. No bar may exceed its tick.",
             not_examined=found.unseen,
         )
-        write_atomic(folder.internal / "audit.html", page.encode())
     return found
 
 
-def _audited(
-    place: Path,
-) -> tuple[str, Guarantee, ReleasePlan | None, Callable[[], list[dict[str, Any]]]]:
-    fitted = load_any(place).fitted
-    method, sizes = fitted.method, fitted.sizes
-    reports = partial(_reports, method, sizes.features or 1, sizes.classes)
-    return method.name, fitted.guarantee, fitted.plan or method.plan(sizes), reports
+def _write_chart(
+    path: Path, title: str, lede: str, chart: str, caption: str = "", not_examined: Sequence[str] = ()
+) -> None:
+    parts = {"title": title, "lede": lede, "chart": chart, "caption": caption, "not_examined": not_examined}
+    write_atomic(path, render("chart_page.html", **parts).encode())
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
@@ -218,3 +227,89 @@ def _confirmed(audit: Callable[[], Audit], is_valid: Callable[[Audit], bool]) ->
 
 def _within(claimed: float) -> Callable[[LowerBound | None], bool]:
     return lambda bound: bound is None or bound.epsilon <= claimed
+
+
+# -- attacks -----------------------------------------------------------------------------------------------
+
+_DATA = "data."
+
+
+@dataclass(frozen=True, eq=False)
+class AttackTarget:
+    """A run with its model and its data.
+
+    Args:
+        graph: Training graph, split by the run's first seed for a model of nodes.
+    """
+
+    folder: RunFolder
+    model: Any
+    graph: "Graph"
+    source: Source
+
+    @property
+    def estimator(self) -> "Estimator":
+        from graphveil.estimators.base import Estimator
+
+        if not isinstance(self.model, Estimator):
+            raise ConfigError(
+                "This attack needs a model of nodes, but this run predicts links. Use `graphveil attack "
+                "linkteller` or `graphveil attack topology`."
+            )
+        return self.model
+
+    def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[PlotLine] = ()) -> Path:
+        """Write an attack's results under ``internal/``, and a page with its ROC curves if there are any."""
+        folder = self.folder.internal / "attacks"
+        path = folder / f"{attack}.json"
+        write_json(path, figures)
+        if curves:
+            title = f"{attack}: {self.model.method} on {self.source.name}"
+            chart = inline_svg(
+                lambda: line_chart(
+                    curves,
+                    x_label="false-positive rate",
+                    y_label="true-positive rate",
+                    limits=(MIN_RATE, 1.0),
+                    log=True,
+                ),
+                f"ROC of {title}",
+            )
+            _write_chart(folder / f"{attack}.html", title, INTERNAL_ATTACK, chart)
+        return path
+
+
+def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
+    """Load a run and its data again, from their original location or from the overrides."""
+    folder = RunFolder(place)
+    if not folder.lock.is_file():
+        raise ArtifactError(
+            f"{place} has no internal/ folder, which records the training data. An attack needs them. "
+            "Pass the complete run folder."
+        )
+    locked = read_json(folder.lock)["configuration"]
+    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
+    data |= {name: value for name, value in overrides.items() if value is not None}
+    model = load_any(place)
+    if model.method == RECOMMENDER:
+        raise ConfigError(
+            "No attack is implemented for a recommender, which publishes one item-item matrix for all users. "
+            f"Run `graphveil audit {folder.root}`."
+        )
+    if model.get_params().get("task") == REGRESSION:
+        raise ConfigError(
+            "Attacks need class probabilities, but this run predicts numbers. Attack a run that "
+            "predicts classes."
+        )
+    parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
+    source = Source.from_dict(data)
+    experiment = Experiment(
+        model.method, source, parameters, locked.get("recipe"), seed=int(locked["seed"]), compare=False
+    )
+    graph, sizes = experiment.split(experiment.load(), 0), model.fitted.sizes
+    if graph.num_nodes != sizes.nodes or (not experiment.pairs and graph.num_features != sizes.features):
+        raise ConfigError(
+            "The data differ in size from the training data of the run. Pass the data that the run "
+            "was trained on (--root, --nodes, --edges)."
+        )
+    return AttackTarget(folder, model, graph, source)

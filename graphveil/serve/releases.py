@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from graphveil._util.files import load_checked, save_checked
 from graphveil.core.ledger import JointLedger, PrivacyLedger, attach_ledger
@@ -38,6 +38,7 @@ from graphveil.serve.runs import Id, ServedRun
 from graphveil.serve.schemas import (
     LARGEST,
     Identity,
+    NewNodeRecord,
     RequestError,
     invalid_body,
     other_features,
@@ -50,21 +51,6 @@ if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.data.tables.files import Column
     from graphveil.estimators.base import Estimator
-
-Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
-
-
-class NewNodeRecord(BaseModel):
-    """One node: its id, and its features by column name, or in the order of the training's columns.
-
-    A run without feature columns needs none.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: Identity
-    x: list[Feature] | dict[str, StrictBool | Feature | StrictStr | list[Feature] | None] | None = None
-
 
 _RECORDS = TypeAdapter(Annotated[list[NewNodeRecord], Field(min_length=1)])
 _EDGES = TypeAdapter(list[tuple[Identity, Identity]])

@@ -15,6 +15,8 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    SkipValidation,
+    StrictBool,
     StrictInt,
     StrictStr,
     TypeAdapter,
@@ -204,6 +206,7 @@ _Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64), BeforeValidator(_who
 Identity = _Whole | Annotated[StrictStr, Field(max_length=1000)]
 _Ids = Annotated[list[Identity], Field(min_length=1)]
 _IDS = TypeAdapter[list[int | str]](_Ids)
+_Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
 
 _EXAMPLES: list[JsonValue] = [
@@ -212,35 +215,17 @@ _EXAMPLES: list[JsonValue] = [
     {"records": [{"id": "n1", "x": {"age": 41, "city": "Bonn"}}]},
 ]
 
-_ID: dict[str, JsonValue] = {
-    "anyOf": [
-        {"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64},
-        {"type": "string", "maxLength": 1000},
-    ]
+_IDS_IN_ROWS = TypeAdapter(Annotated[list[tuple[Identity]], Field(min_length=1)]).json_schema()
+_IDS_BY_COLUMN: dict[str, JsonValue] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "required": [ID],
+        "additionalProperties": False,
+        "properties": {ID: TypeAdapter[int | str](Identity).json_schema()},
+    },
 }
-_NUMBER: dict[str, JsonValue] = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
-
-
-def _list_of(items: JsonValue, **sizes: JsonValue) -> dict[str, JsonValue]:
-    return {"type": "array", **sizes, "items": items}
-
-
-_NUMBERS = _list_of(_NUMBER)
-_VALUE: dict[str, JsonValue] = {
-    "anyOf": [{"type": "string"}, _NUMBER, {"type": "boolean"}, _NUMBERS, {"type": "null"}]
-}
-_RECORD: dict[str, JsonValue] = {
-    "type": "object",
-    "required": ["id"],
-    "additionalProperties": False,
-    "properties": {"id": _ID, "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]}},
-}
-_RECORDS = _list_of(_RECORD, minItems=1)
-_EDGES = _list_of(_list_of(_ID, minItems=2, maxItems=2))
-_IDS_BY_COLUMN = _list_of(
-    {"type": "object", "required": [ID], "additionalProperties": False, "properties": {ID: _ID}}, minItems=1
-)
-_IDS_IN_ROWS = _list_of(_list_of(_ID, minItems=1, maxItems=1), minItems=1)
 _TABLES: list[JsonValue] = [
     {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
     {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
@@ -249,6 +234,16 @@ _TABLES: list[JsonValue] = [
 
 class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class NewNodeRecord(_RequestBody):
+    """One node: its id, and its features by column name, or in the order of the training's columns.
+
+    A run without feature columns needs none.
+    """
+
+    id: Identity
+    x: list[_Feature] | dict[str, StrictBool | _Feature | StrictStr | list[_Feature] | None] | None = None
 
 
 class PredictRequest(_RequestBody):
@@ -272,14 +267,16 @@ class PredictRequest(_RequestBody):
     run: str | SkipJsonSchema[None] = Field(
         default=None, description="Name of the run. Optional if the server has only one."
     )
-    records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
+    # The items are read by a release, if there is to be one.
+    records: list[SkipValidation[NewNodeRecord]] | SkipJsonSchema[None] = Field(
         default=None,
+        json_schema_extra={"minItems": 1},
         description="New records instead of ids. x holds the features: an object of values by column name, "
         "in any order, or a list of numbers in the order of the training's columns. Leave x out if the "
         "training had no feature columns. Predicting them needs a new release, which is charged once, where "
         "the operator allowed a budget for it.",
     )
-    edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
+    edges: list[SkipValidation[tuple[Identity, Identity]]] | SkipJsonSchema[None] = Field(
         default=None, description="Edges of new records, as pairs of their ids."
     )
 
@@ -423,13 +420,12 @@ class PredictionsResponse(BaseModel):
     predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
 
 
-class RunPredictionsResponse(BaseModel):
+class RunPredictionsResponse(PredictionsResponse):
     """Rows of one run."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
 
     run: str = Field(description="The name of the run.")
-    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
 
 
 class HealthResponse(BaseModel):

@@ -29,8 +29,7 @@ from graphveil.publish.results import Summary
 from graphveil.runs import sweep as sweeps
 from graphveil.runs.run_folder import RunFolder
 from graphveil.runs.source import Source
-from graphveil.runs.sweep import plan_sweep
-from graphveil.runs.sweep_cells import Sweep
+from graphveil.runs.sweep import Sweep, plan_sweep
 
 pytestmark = pytest.mark.usefixtures("quick_workers")
 TINY = Source(dataset="synthetic/tiny")
