@@ -19,7 +19,7 @@ from graphveil.runs.parameters import load_custom_module, parse_parameters
 from graphveil.runs.source import PublicFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from graphveil.core.backends import AggregationBackend
     from graphveil.data.tables.encoding import Encoding
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphveil.runs.charges import RunAccount
     from graphveil.runs.experiment import Experiment, Preview
     from graphveil.runs.run_folder import RunFolder
-    from graphveil.runs.tracking import MLflow
+    from graphveil.runs.tracking import PublicRecord
 
 SYNTHETIC = "synthetic/"  # generated from a seed, so not protected
 DEMO = f"{SYNTHETIC}demo"
@@ -159,7 +159,7 @@ def _train(
     backend: "AggregationBackend | str | None" = None,
     demo: bool = False,
     dry_run: bool = False,
-    trackers: "Sequence[MLflow]" = (),
+    trackers: "Sequence[Callable[[PublicRecord], None]]" = (),
 ) -> None:
     from graphveil.core.ledger import ledger_of
     from graphveil.runs.charges import RunAccount

@@ -89,8 +89,7 @@ class Experiment:
             checks.one_of(tuple(RECIPES), recipe=self.recipe)
         if self.pairs:
             self._check_pairs()
-        self.model(0)
-        self.baseline(0)
+        _ = self._first
         self.public.check(self.parameters.get("unit"))
 
     @property
@@ -154,16 +153,13 @@ class Experiment:
         return self.recipe_name, self.records or self.local, self.as_published
 
     @cached_property
-    def _first_model(self) -> Any:
-        return model_class(self.method)(**self._parameters(0))
-
-    @cached_property
-    def _first_baseline(self) -> "Estimator | None":
-        return self._build_baseline(0)
+    def _first(self) -> "tuple[Any, Estimator | None]":
+        """Model and baseline of the first run, built and checked with the experiment; copies are fitted."""
+        model = model_class(self.method)(**self._parameters(0))
+        return model, self._build_baseline(model, 0)
 
     def model(self, run: int) -> Any:
-        # The first run's model was built and checked with the experiment: a copy has the same configuration.
-        return model_class(self.method)(**self._parameters(run)) if run else copy(self._first_model)
+        return model_class(self.method)(**self._parameters(run)) if run else copy(self._first[0])
 
     def baseline(self, run: int) -> "Estimator | None":
         """Return an unfitted no-graph baseline of a run, if there is to be one.
@@ -171,13 +167,12 @@ class Experiment:
         If nodes randomize their records, or their features, it is fitted on their reported values: raw
         records are not available anywhere.
         """
-        return self._build_baseline(run) if run else copy(self._first_baseline)
+        return self._build_baseline(self.model(run), run) if run else copy(self._first[1])
 
-    def _build_baseline(self, run: int) -> "Estimator | None":
+    def _build_baseline(self, model: Any, run: int) -> "Estimator | None":
         from graphveil.local.heterorr import HeteroRR
         from graphveil.local.local_estimator import LocalEstimator
 
-        model = self.model(run)
         if (
             self.pairs
             or self.method == model.baseline

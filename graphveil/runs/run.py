@@ -59,21 +59,14 @@ class RunResult:
     seconds: dict[str, float]
     guarantee: dict[str, Any]
     baseline_guarantee: dict[str, Any] | None = None  # None if it had no privacy cost
-    accuracy: dict[str, float | None] = field(default_factory=dict)  # None if no node of a part has a label
-    baseline: dict[str, float | None] | None = None
-    private_accuracy: dict[str, float] = field(default_factory=dict)  # empty without private metrics
-    private_baseline: dict[str, float] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)  # what ``_measured`` returns
+    baseline: dict[str, Any] | None = None
     private_metrics: dict[str, Any] | None = None  # of test nodes, from noisy counts
     clipped: int | None = None  # values that nodes cut to the public range
     homophily: dict[str, float] | None = None  # from released counts
     choice: dict[str, Any] | None = None  # method that was chosen, and the evidence
     history: list[list[Any]] = field(default_factory=list)
     per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
-    # On test nodes; empty if labels are secret.
-    metrics: dict[str, float | None] = field(default_factory=dict)
-    baseline_metrics: dict[str, float | None] = field(default_factory=dict)
-    confusion_matrix: list[list[int]] = field(default_factory=list)  # by true and predicted class
-    positive: str | None = None  # the positive class of two, of which the average precision is
     curves: dict[str, Any] | None = None  # of held-out edges, from noisy counts
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
@@ -201,15 +194,13 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     homophily = None if released is None else {"adjusted": released.adjusted, "error": released.error}
     # Errors of numbers are exact, as accuracies are, and not covered under units that protect labels.
     numbers = model.task == REGRESSION
-    evaluated = _evaluate(model, split) if labels_public or numbers else None
-    compared_view = None if compared is None else _baseline_view(model, split)
-    reference = _evaluate(compared, compared_view) if evaluated and compared and compared_view else None
+    own, reference = _measured(model, split, exact=labels_public or numbers), None
+    if compared is not None:
+        reference = _measured(compared, _baseline_view(model, split), exact=bool(own["metrics"]))
     return RunResult(
         seed=seed,
-        accuracy=_accuracies(model, split),
-        baseline=None if compared is None or compared_view is None else _accuracies(compared, compared_view),
-        private_accuracy=dict(model.private_accuracy_),
-        private_baseline={} if compared is None else dict(compared.private_accuracy_),
+        own=own,
+        baseline=reference,
         private_metrics=None if model.private_metrics_ is None else model.private_metrics_.as_dict(),
         seconds=dict(model.seconds_),
         guarantee=guarantee_to_plain(model.guarantee),
@@ -219,10 +210,6 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         choice=getattr(model, "choice_", None),
         history=[[None if value != value else value for value in row] for row in history],
         per_class=_per_class(model, split) if labels_public and not numbers else [],
-        metrics={} if evaluated is None else evaluated["metrics"],
-        baseline_metrics={} if reference is None else reference["metrics"],
-        confusion_matrix=[] if evaluated is None else evaluated["confusion_matrix"],
-        positive=None if evaluated is None else evaluated["positive"],
     )
 
 
@@ -238,12 +225,16 @@ def _pair_record(model: "PairModel", seed: int) -> RunResult:
     )
 
 
-def _evaluate(model: "Estimator", split: "Graph") -> dict[str, Any] | None:
-    """Return the metrics on test nodes; None for label sets, and without a labeled test node."""
-    tested = split.labeled_in("test")
-    if split.label_sets is not None or model.proba_ is None or not bool(tested.any()):
-        return None
-    return model.evaluate(split).as_dict()
+def _measured(model: "Estimator", view: "Graph", *, exact: bool) -> dict[str, Any]:
+    """Return accuracies, those from noisy counts, and exact metrics on test nodes.
+
+    There are none of label sets, and without a labeled test node.
+    """
+    found: dict[str, Any] = {"metrics": {}, "confusion_matrix": [], "positive": None}
+    tested = view.labeled_in("test")
+    if exact and view.label_sets is None and model.proba_ is not None and bool(tested.any()):
+        found = model.evaluate(view).as_dict()
+    return {**found, "accuracy": _accuracies(model, view), "private_accuracy": dict(model.private_accuracy_)}
 
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
@@ -288,19 +279,20 @@ def _stage_release(
     if isinstance(model.protected_unit, NodeUnit):  # labels are protected: only charged counts
         names = {"test": "test", "val": "validation"}
         where = "accuracy of labeled nodes, from noisy counts"
-        published = {f"{names[part]} {where}": value for part, value in record.private_accuracy.items()}
+        noisy = record.own["private_accuracy"]
+        published = {f"{names[part]} {where}": value for part, value in noisy.items()}
     else:
-        parts = [("test", record.accuracy, record.metrics)]
+        parts = {"test": record.own}
         if model.method != model.baseline and record.baseline is not None:
-            parts.append(("no-graph baseline (MLP), test", record.baseline, record.baseline_metrics))
+            parts["no-graph baseline (MLP), test"] = record.baseline
         published = {
             f"{prefix} {words}": value
-            for prefix, accuracy, metrics in parts
+            for prefix, measured in parts.items()
             for name, words in (NUMBER_METRIC_NAMES if numbers else {"test": "accuracy"}).items()
-            if (value := (metrics if numbers else accuracy).get(name)) is not None
+            if (value := measured["metrics" if numbers else "accuracy"].get(name)) is not None
         }
         if not numbers:
-            known = {name: record.metrics.get(name) for name in METRIC_NAMES}
+            known = {name: record.own["metrics"].get(name) for name in METRIC_NAMES}
             shown = {METRIC_NAMES[name]: f"{value:.3f}" for name, value in known.items() if value is not None}
     runs = record.guarantees * experiment.runs
     card = Card(
@@ -323,7 +315,7 @@ def _stage_release(
 
 def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict[str, Any]:
     guarantee, graph = records[0].guarantees[0], plan.graph
-    own = [record.accuracy for record in records]
+    own = [record.own for record in records]
     baselines = [record.baseline for record in records if record.baseline is not None]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
     if plan.experiment.pairs:
@@ -344,14 +336,14 @@ def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict
         "mlp_val_accuracy": _summary(baselines, "val"),
         "tested": sum(tested for tested, *_ in records[0].per_class) or None,
         "per_class": _class_figures(records[0], graph),
-        "test_metrics": _metric_figures([record.metrics for record in records]),
-        "mlp_test_metrics": _metric_figures([record.baseline_metrics for record in records]),
-        "confusion_matrix": records[0].confusion_matrix,
-        "positive": records[0].positive,
+        "test_metrics": _metric_figures(own),
+        "mlp_test_metrics": _metric_figures(baselines),
+        "confusion_matrix": own[0]["confusion_matrix"],
+        "positive": own[0]["positive"],
         "homophily": records[0].homophily,
         **({} if records[0].choice is None else {"choice": records[0].choice}),
         "covered": covered,
-        "private_accuracy": _private_figures(records, all_runs),
+        "private_accuracy": _private_figures(own, baselines, all_runs),
         "private_metrics": [record.private_metrics for record in records if record.private_metrics],
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
@@ -425,18 +417,19 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
     ]
 
 
-def _metric_figures(figures: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+def _metric_figures(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the metrics of all runs by name; none where labels are secret."""
     from graphveil.training.metrics import METRICS, NUMBER_METRICS
 
-    if not all(figures):
+    figures = [one["metrics"] for one in measured]
+    if not figures or not all(figures):
         return {}
     if NUMBER_METRICS[0] in figures[0]:
         return {
             name: Summary.from_values([one[name] for one in figures], shares=False).as_dict()
             for name in NUMBER_METRICS
         }
-    return {name: _summary(figures, name) for name in (*METRICS, "calibration_error")}
+    return {name: _summary(measured, name, "metrics") for name in (*METRICS, "calibration_error")}
 
 
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
@@ -466,18 +459,22 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
     }
 
 
-def _private_figures(records: Sequence[RunResult], all_runs: Guarantee) -> dict[str, Any] | None:
-    own = [record.private_accuracy for record in records]
-    if not own[0]:
+def _private_figures(
+    own: Sequence[dict[str, Any]], baselines: Sequence[dict[str, Any]], all_runs: Guarantee
+) -> dict[str, Any] | None:
+    parts = own[0]["private_accuracy"]
+    if not parts:
         return None
-    baselines = [record.private_baseline for record in records if record.private_baseline]
-    figures = {part: _summary(own, part) for part in own[0]}
-    figures |= {f"mlp_{part}": _summary(baselines, part) for part in own[0]}
+    baselines = [one for one in baselines if one["private_accuracy"]]
+    figures = {part: _summary(own, part, "private_accuracy") for part in parts}
+    figures |= {f"mlp_{part}": _summary(baselines, part, "private_accuracy") for part in parts}
     return {"covered": all_runs.valid, **figures}
 
 
-def _summary(figures: Sequence[Mapping[str, float | None]], part: str) -> dict[str, Any] | None:
-    return Summary.from_values([figure[part] for figure in figures]).as_dict() if figures else None
+def _summary(
+    measured: Sequence[Mapping[str, Any]], part: str, kind: str = "accuracy"
+) -> dict[str, Any] | None:
+    return Summary.from_values([one[kind][part] for one in measured]).as_dict() if measured else None
 
 
 def _seconds(records: Sequence[RunResult]) -> dict[str, float]:

@@ -6,8 +6,9 @@ metric are not logged until they are added here.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -65,43 +66,30 @@ class PublicRecord:
         return cls(f"{metrics['method']} {guarantee.unit}", parameters, figures, series)
 
 
-@dataclass(frozen=True)
-class MLflow:
-    """Logs to an MLflow tracking server or store.
+def log_to_mlflow(record: PublicRecord, uri: str | None = None) -> None:
+    """Write one run to MLflow; its client adds no name of a user, a script or a machine.
 
     Args:
-        uri: where; by default where MLflow itself looks (``MLFLOW_TRACKING_URI``).
+        uri: Tracking server or store, by default where MLflow itself looks (``MLFLOW_TRACKING_URI``).
     """
+    from mlflow.tracking import MlflowClient
 
-    uri: str | None = None
-
-    def __post_init__(self) -> None:
-        """Look for the package before anything is spent."""
-        if find_spec("mlflow") is None:
-            raise MissingDependencyError(
-                "--track mlflow needs MLflow. Install it with `pip install 'graphveil[mlflow]'`."
-            )
-
-    def __call__(self, record: PublicRecord) -> None:
-        """Write one run; its client adds no name of a user, a script or a machine."""
-        from mlflow.tracking import MlflowClient
-
-        client = MlflowClient(tracking_uri=self.uri)
-        known = client.get_experiment_by_name(_EXPERIMENT)
-        place = client.create_experiment(_EXPERIMENT) if known is None else known.experiment_id
-        run = client.create_run(place, run_name=record.name).info.run_id
-        for name, value in record.parameters.items():
-            client.log_param(run, name, value)
-        for name, number in record.figures.items():
-            client.log_metric(run, name, number)
-        for name, values in record.series.items():
-            for step, number in enumerate(values):
-                client.log_metric(run, f"by_run.{name}", number, step=step)
-        client.set_terminated(run)
+    client = MlflowClient(tracking_uri=uri)
+    known = client.get_experiment_by_name(_EXPERIMENT)
+    place = client.create_experiment(_EXPERIMENT) if known is None else known.experiment_id
+    run = client.create_run(place, run_name=record.name).info.run_id
+    for name, value in record.parameters.items():
+        client.log_param(run, name, value)
+    for name, number in record.figures.items():
+        client.log_metric(run, name, number)
+    for name, values in record.series.items():
+        for step, number in enumerate(values):
+            client.log_metric(run, f"by_run.{name}", number, step=step)
+    client.set_terminated(run)
 
 
-def tracker_of(text: str) -> MLflow:
-    """Return the tracker that a flag names: ``mlflow`` or ``mlflow:URI``.
+def tracker_of(text: str) -> Callable[[PublicRecord], None]:
+    """Return the tracker that a flag names: ``mlflow`` or ``mlflow:URI``; its package must be installed.
 
     >>> tracker_of("wandb")
     Traceback (most recent call last):
@@ -110,7 +98,11 @@ def tracker_of(text: str) -> MLflow:
     kind, _, place = text.partition(":")
     if kind != "mlflow":
         raise ConfigError(f"--track {text!r} is not supported. Use mlflow or mlflow:URI.")
-    return MLflow(place or None)
+    if find_spec("mlflow") is None:
+        raise MissingDependencyError(
+            "--track mlflow needs MLflow. Install it with `pip install 'graphveil[mlflow]'`."
+        )
+    return partial(log_to_mlflow, uri=place or None)
 
 
 def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, list[float]]:

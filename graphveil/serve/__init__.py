@@ -88,16 +88,10 @@ def make_app(
     shared: Path | None = None,
 ) -> "FastAPI":
     try:
-        from graphveil.serve.access import RateLimiter
         from graphveil.serve.app import AdmissionControl, application
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
-    rate_limiter = None
-    if limits.rate is not None:
-        file = None if shared is None else shared / "rates"
-        rate_limiter = RateLimiter(limits.rate, limits.burst, keys=max(1, len(keys or ())), file=file)
-    admission = AdmissionControl(keys=keys, limits=limits, rate_limiter=rate_limiter)
-    return application(runs, admission, release_service)
+    return application(runs, AdmissionControl(keys, limits, shared), release_service)
 
 
 def missing_extra(error: ModuleNotFoundError) -> Exception:

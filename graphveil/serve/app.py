@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -69,27 +69,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "graphveil_requests",
-            "Answered requests, by endpoint and status.",
-            ["page", "status"],
-            registry=self._registry,
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry, multiprocess_mode="livesum")
+        self._requests = counter(
+            "graphveil_requests", "Answered requests, by endpoint and status.", ["page", "status"]
         )
-        self._seconds = Counter(
-            "graphveil_request_seconds",
-            "Seconds to answer requests, by endpoint.",
-            ["page"],
-            registry=self._registry,
+        self._seconds = counter(
+            "graphveil_request_seconds", "Seconds to answer requests, by endpoint.", ["page"]
         )
-        self._under_way = Gauge(
-            "graphveil_requests_under_way",
-            "Requests for predictions that are being answered.",
-            multiprocess_mode="livesum",
-            registry=self._registry,
+        self._under_way = gauge(
+            "graphveil_requests_under_way", "Requests for predictions that are being answered."
         )
-        Gauge(
-            "graphveil_workers", "Worker processes.", multiprocess_mode="livesum", registry=self._registry
-        ).set(1)
+        gauge("graphveil_workers", "Worker processes.").set(1)
         self.under_way = 0
 
     def record_request(self, page: str, status: int, seconds: float) -> None:
@@ -133,19 +124,23 @@ def forget_dead_workers(folder: Path) -> None:
             mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class AdmissionControl:
-    """Keys, limits, counters and log lines.
+    """Keys, limits, counters and log lines."""
 
-    Args:
-        keys: Keys of callers; None for a server without keys.
-        rate_limiter: Requests per second and key; None for no limit.
-    """
+    def __init__(self, keys: Keys | None, limits: Limits, shared: Path | None = None) -> None:
+        """Store what decides about requests.
 
-    keys: Keys | None
-    limits: Limits
-    metrics: Metrics = field(default_factory=Metrics)
-    rate_limiter: RateLimiter | None = None
+        Args:
+            keys: Keys of callers; None for a server without keys.
+            shared: Folder that workers share; None for a single worker.
+        """
+        self.keys, self.limits, self.metrics = keys, limits, Metrics()
+        self.rate_limiter: RateLimiter | None = None
+        if limits.rate is not None:
+            file = None if shared is None else shared / "rates"
+            self.rate_limiter = RateLimiter(
+                limits.rate, limits.burst, keys=max(1, len(keys or ())), file=file
+            )
 
     def log_request(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
         """Count a request, and log its endpoint, status and time, and nothing of its contents."""

@@ -26,8 +26,38 @@ Row = dict[str, Any]
 MAX_LISTS = 100  # nodes or lists of a request: each is scored against all nodes or items
 
 
+class _KnownIds:
+    """The ids of a run, of nodes or of items."""
+
+    places: Mapping[Id, int]
+
+    @cached_property
+    def id_type(self) -> type | None:
+        """The type of all ids, or None where there are several."""
+        types = {type(one) for one in self.places}
+        return types.pop() if len(types) == 1 else None
+
+    def spelled(self, ids: Sequence[Id]) -> list[Id]:
+        """Return ids as the run has them: if all of its ids are text, 7 means "7".
+
+        JSON has numbers and text, a CSV file has only text. 7 never means "007".
+
+        Args:
+            ids: Ids of a request.
+        """
+        return [str(one) for one in ids] if self.id_type is str else list(ids)
+
+    def unknown(self, ids: Sequence[Id]) -> list[int]:
+        """Return the positions of ids that the run does not have.
+
+        Args:
+            ids: Ids of a request.
+        """
+        return [position for position, one in enumerate(ids) if one not in self.places]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServedRun:
+class ServedRun(_KnownIds):
     """The public part of one run. No noisy aggregate and no parameter is stored.
 
     Args:
@@ -61,30 +91,6 @@ class ServedRun:
         """Names of the columns of probabilities."""
         return tuple(f"p_{name}" for name in self.class_names)
 
-    @cached_property
-    def id_type(self) -> type | None:
-        """The type of all ids, or None where there are several."""
-        types = {type(one) for one in self.places}
-        return types.pop() if len(types) == 1 else None
-
-    def spelled(self, ids: Sequence[Id]) -> list[Id]:
-        """Return ids as the run has them: if all of its ids are text, 7 means "7".
-
-        JSON has numbers and text, a CSV file has only text. 7 never means "007".
-
-        Args:
-            ids: Ids of a request.
-        """
-        return [str(one) for one in ids] if self.id_type is str else list(ids)
-
-    def unknown(self, ids: Sequence[Id]) -> list[int]:
-        """Return the positions of ids that the run does not have.
-
-        Args:
-            ids: Ids of a request.
-        """
-        return [position for position, one in enumerate(ids) if one not in self.places]
-
     def rows(self, ids: Sequence[Id]) -> list[Row]:
         """Return the released rows of known ids.
 
@@ -111,7 +117,7 @@ class ServedRun:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServedPairs:
+class ServedPairs(_KnownIds):
     """The released model of a link predictor or a recommender.
 
     Privacy:
@@ -126,11 +132,7 @@ class ServedPairs:
 
     @classmethod
     def read(cls, folder: LinkFolder) -> "ServedPairs":
-        whole = folder.path.resolve()
-        found = cls(
-            name=whole.parent.name if whole.name == "release" else whole.name,
-            model=link_model_class(folder.kind).load(folder.path),
-        )
+        found = cls(name=_name(folder.path), model=link_model_class(folder.kind).load(folder.path))
         if len(found.places) < len(found.ids):
             raise ArtifactError(
                 "The model lists a node twice, so it was changed. Restore the original run folder."
@@ -185,11 +187,8 @@ class ServedPairs:
             raise RequestError("too_many_ids", most=MAX_LISTS if lists > MAX_LISTS else most, what=named)
 
     def _places(self, ids: Sequence[Id]) -> npt.NDArray[np.int64]:
-        """Return the index of each id; 7 means "7" if all ids are text."""
-        text = bool(self.ids) and isinstance(self.ids[0], str)
-        spelled = [str(one) for one in ids] if text else list(ids)
-        unknown = [number for number, one in enumerate(spelled) if one not in self.places]
-        if unknown:
+        spelled = self.spelled(ids)
+        if unknown := self.unknown(spelled):
             raise pair_ids_not_found(unknown)
         return np.array([self.places[one] for one in spelled], dtype=np.int64)
 
@@ -225,6 +224,11 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun | ServedPairs, .
     return runs
 
 
+def _name(folder: Path) -> str:
+    whole = folder.resolve()
+    return whole.parent.name if whole.name == "release" else whole.name
+
+
 def _read(folder: Path) -> ServedRun | ServedPairs:
     pairs = find_link_folder(folder)
     if pairs is not None:
@@ -238,9 +242,8 @@ def _read(folder: Path) -> ServedRun | ServedPairs:
         raise ArtifactError(
             "The stored predictions list a node twice, so they were changed. Restore the original run folder."
         )
-    whole = folder.resolve()
     return ServedRun(
-        name=whole.parent.name if whole.name == "release" else whole.name,
+        name=_name(folder),
         guarantee=snapshot.guarantee,
         class_names=snapshot.named_classes,
         features=snapshot.features,

@@ -205,6 +205,9 @@ def _whole(one: object) -> object:
 _Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64), BeforeValidator(_whole)]
 Identity = _Whole | Annotated[StrictStr, Field(max_length=1000)]
 _Ids = Annotated[list[Identity], Field(min_length=1)]
+RunName = Annotated[
+    str | SkipJsonSchema[None], Field(description="Name of the run. Optional if the server has only one.")
+]
 _IDS = TypeAdapter[list[int | str]](_Ids)
 _Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
@@ -264,9 +267,7 @@ class PredictRequest(_RequestBody):
         description="Ids of predictions.parquet. Where all of them are text, a number means the id that is "
         'spelled like it: 7 means "7".',
     )
-    run: str | SkipJsonSchema[None] = Field(
-        default=None, description="Name of the run. Optional if the server has only one."
-    )
+    run: RunName = None
     # The items are read by a release, if there is to be one.
     records: list[SkipValidation[NewNodeRecord]] | SkipJsonSchema[None] = Field(
         default=None,
@@ -360,9 +361,7 @@ class PairsRequest(_RequestBody):
     k: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
         default=10, description="Number of candidates per node or list."
     )
-    run: str | SkipJsonSchema[None] = Field(
-        default=None, description="Name of the run. Optional if the server has only one."
-    )
+    run: RunName = None
 
     @property
     def known(self) -> str:
