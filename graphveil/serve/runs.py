@@ -29,7 +29,11 @@ MAX_LISTS = 100  # nodes or lists of a request: each is scored against all nodes
 class _KnownIds:
     """The ids of a run, of nodes or of items."""
 
-    places: Mapping[Id, int]
+    if TYPE_CHECKING:
+
+        @property
+        def places(self) -> Mapping[Id, int]:
+            """Row of each id."""
 
     @cached_property
     def id_type(self) -> type | None:
