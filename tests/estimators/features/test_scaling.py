@@ -42,7 +42,7 @@ MODELS = {
     ),
     "mlp on records": lambda seed: gv.MLP(unit="node-record", epsilon=8.0, seed=seed, unsafe_noise_seed=seed),
 }
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 # Edge-level methods share the scaling of public features: the MLP sees all columns, the others the worst.
 WORST = ("money", "Unix milliseconds", "one extreme", "sparse counts")
 CASES = [(column, model) for column in COLUMNS for model in MODELS if "mlp" in model or column in WORST]
