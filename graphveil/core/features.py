@@ -35,9 +35,10 @@ class ProtectedRows:
 here. Pass them to a query or to map_records, or use public sizes.
     """
 
-    def __init__(self, rows: Any, unit: str) -> None:
+    def __init__(self, rows: Any, unit: str, *, from_own_list: bool = False) -> None:
         self.shape, self.is_dense = rows.shape, isinstance(rows, Tensor)
         self.__rows, self._unit = rows, unit  # a mangled name: no line reads it by mistake
+        self._from_own_list = from_own_list  # whether row v depends on edges that other nodes share
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -49,9 +50,18 @@ here. Pass them to a query or to map_records, or use public sizes.
     def at(self, nodes: Tensor) -> ProtectedRows:
         """Return the handle of the rows of some public nodes, by a mask bool (N) or by indices int64."""
         chosen = nodes if self.is_dense else nodes.numpy()
-        return ProtectedRows(self.__rows[chosen], self._unit)
+        return ProtectedRows(self.__rows[chosen], self._unit, from_own_list=self._from_own_list)
 
     def _unwrap(self) -> Any:
+        return self.__rows
+
+    def _queried(self) -> Any:
+        """Return the rows for a query; reject those that depend on edges which are part of two records."""
+        if self._from_own_list:
+            raise ProtectedDataError(
+                f"Under unit {self._unit!r} an edge is part of the records of both of its nodes, so no query "
+                "may read rows that depend on a node's own list. Use them for that node's prediction only."
+            )
         return self.__rows
 
     def _refuse(self, *_: object) -> NoReturn:

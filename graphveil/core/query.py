@@ -58,6 +58,7 @@ class PublicInputs:
     num_nodes: int
     groups: Tensor | None  # groups of nodes or records, if a query distinguishes them
     sampler: type[IntegerNoise]
+    degree_bound: int | None = None  # released by an earlier query: at most so many degrees are above it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,6 +127,7 @@ class Query(ABC):
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws its own exact noise, without the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
+    needs_degree_bound: ClassVar[bool] = False  # whether a query before it must release the bound of degrees
     linear_group_scaling: ClassVar[bool] = False  # whether k edges of one node may cost k times one edge
     without_example: ClassVar[str] = ""  # why ``example_data`` has nothing for audits; empty if it has
 
@@ -192,6 +194,10 @@ class Query(ABC):
     @abstractmethod
     def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
         """Return the noisy answer; the key determines the noise, and exact numbers are discarded here."""
+
+    def released(self, answer: Any, public: PublicInputs) -> PublicInputs:
+        """Return the public values that later queries of the release use, after this query's answer."""
+        return public
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Reject a unit that the bounds are not valid for on a graph that is stored in this way."""

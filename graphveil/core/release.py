@@ -25,6 +25,7 @@ from graphveil.core.plan import ReleasePlan
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.held_out import within_release
 from graphveil.core.queries.out_edge_sums import exceeds_degree
+from graphveil.core.queries.projected_sums import DegreeHIndexQuery
 from graphveil.core.query import PublicInputs, Query, QueryData, are_numbers, outside
 from graphveil.core.unit import NodeBoundedDegree, Unit
 from graphveil.core.view import unwrapped_fields
@@ -221,6 +222,7 @@ class Release:
             if stored is None:
                 stored = query.answer(self._private, prepared, self._key.query_key(descriptor))
                 self._journal.store(index, stored)
+            self._public = query.released(stored, self._public)
             answer: Answer = stored
             return answer
 
@@ -264,6 +266,14 @@ class Release:
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Reject a graph that the unit's bounds are not valid for; edges that no query reads are not read."""
+    for path in plan.paths:
+        queries = [plan.queries[k] for k in path]
+        bounded = [isinstance(query, DegreeHIndexQuery) for query in queries]
+        if any(query.needs_degree_bound and not any(bounded[:k]) for k, query in enumerate(queries)):
+            raise ConfigError(
+                "The plan has a ProjectedSumQuery without a DegreeHIndexQuery before it, so its degree bound "
+                "is not known. Start the plan with a DegreeHIndexQuery."
+            )
     if any(query.reads_edges for query in plan.queries):
         _check_max_degree(private, plan.unit)
     for query in plan.queries:

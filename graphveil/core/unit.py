@@ -158,6 +158,36 @@ class NodeRecord(NodeUnit):
 
 
 @dataclass(frozen=True)
+class Node(NodeUnit):
+    """One node with its features, its label and every edge in which it takes part, in any graph.
+
+    Neighboring graphs have the node's record, or features and label that are null and no edge of the node in
+    either direction. Nothing is assumed about degrees: a noisy h-index of the degrees, which moves by at most
+    one, bounds the effect of all later sums (``core/queries/projected_sums.py``).
+
+    Args:
+        replace_one: Whether neighboring datasets have two different nodes, with any edges each.
+
+    >>> Node().change, Node(replace_one=True).change
+    (1.0, 2.0)
+    """
+
+    name: ClassVar[str] = "node"
+    covers: ClassVar[str] = "any one node with its features, its label and all its edges"
+    not_covered: ClassVar[str] = (
+        "who is in the data, the split, and the node's own prediction, which may read its own list of edges "
+        "and is for people authorized to access both"
+    )
+
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
+        """Raise an error: one node may be a neighbor of all others, so a plain sum has no bound."""
+        raise UnitError(
+            "A sum over neighbors has no guarantee under unit 'node', because one node may be a neighbor of "
+            "all others. Use a DegreeHIndexQuery and then a ProjectedSumQuery."
+        )
+
+
+@dataclass(frozen=True)
 class NodeBoundedDegree(NodeUnit):
     """One node with all its edges, given the data owner's assumption that no degree exceeds ``max_degree``.
 
@@ -268,6 +298,7 @@ UNITS: dict[str, type[Unit]] = {
     for unit in (
         UndirectedEdge,
         DirectedEdge,
+        Node,
         NodeRecord,
         NodeBoundedDegree,
         LocalAttributes,
@@ -303,14 +334,13 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
         )
     if name not in UNITS:
         raise UnitError(_unknown_unit(name))
-    if name == NodeRecord.name:
-        return NodeRecord(replace_one=replace_one)
+    if name in (Node.name, NodeRecord.name):
+        return (Node if name == Node.name else NodeRecord)(replace_one=replace_one)
     if name == NodeBoundedDegree.name:
         if max_degree is None:
             raise UnitError(
                 "unit 'node-bounded-degree' needs a maximum degree, which the data owner asserts. Pass "
-                "max_degree=10 (--max-degree 10), or use unit 'node-record', which needs no such "
-                "assumption."
+                "max_degree=10 (--max-degree 10), or use unit 'node', which needs no such assumption."
             )
         return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)
     if replace_one:
@@ -321,8 +351,9 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
 
 _CANDIDATES = {
     "node": {
+        "node": "a node's features, label and all its edges",
         "node-record": "a node's features, label and out-edges",
-        "node-bounded-degree": "the same and all edges at the node, if no degree exceeds a bound",
+        "node-bounded-degree": "a node with all its edges, if no degree exceeds a bound",
         "local-attributes": "features and labels that each node perturbs, not edges",
     },
     "edge": {

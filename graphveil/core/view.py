@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.features import ProtectedRows
-from graphveil.core.unit import LocalAttributes, NodeRecord, Unit
+from graphveil.core.unit import LocalAttributes, Node, NodeRecord, Unit
 from graphveil.errors import ProtectedDataError
 
 G = TypeVar("G")
@@ -55,7 +55,7 @@ records, which the unit protects from each other. Compute each row from its own 
         handles = [each for each in rows if isinstance(each, ProtectedRows)]
         if not handles:
             return self._function(*rows)
-        values = [unwrapped(each) for each in rows]
+        values = [each._unwrap() if isinstance(each, ProtectedRows) else each for each in rows]
         if len({each.shape[0] for each in values}) > 1:
             raise ProtectedDataError(
                 f"The arguments of a record function have {[each.shape[0] for each in values]} rows. Pass "
@@ -65,9 +65,10 @@ records, which the unit protects from each other. Compute each row from its own 
             self._probe(values, [isinstance(each, ProtectedRows) for each in rows])
             self._probed = True
         found, unit = self._function(*values), handles[0]._unit
+        own = any(each._from_own_list for each in handles)
         if isinstance(found, tuple):
-            return tuple(ProtectedRows(each, unit) for each in found)
-        return ProtectedRows(found, unit)
+            return tuple(ProtectedRows(each, unit, from_own_list=own) for each in found)
+        return ProtectedRows(found, unit, from_own_list=own)
 
     def _probe(self, values: Sequence[Any], protected: Sequence[bool]) -> None:
         few = [each[:_PROBED] for each in values]
@@ -124,7 +125,7 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
 def unwrapped(value: Any) -> Any:
     """Return the values of a handle, of a sequence of handles, or of anything else. For the core alone."""
     if isinstance(value, ProtectedRows):
-        return value._unwrap()
+        return value._queried()
     if isinstance(value, list | tuple) and any(isinstance(each, ProtectedRows) for each in value):
         return [unwrapped(each) for each in value]
     return value
@@ -134,7 +135,7 @@ def unwrapped_fields(data: D) -> D:
     """Return the data of a query with values in place of handles. For the core alone."""
     own: Any = data
     handles = {part.name: getattr(own, part.name) for part in fields(own)}
-    found = {name: _opened(each) for name, each in handles.items() if isinstance(each, ProtectedRows)}
+    found = {name: _opened(each, own=False) for name, each in handles.items() if isinstance(each, ProtectedRows)}
     return replace(own, **found) if found else data
 
 
@@ -142,12 +143,13 @@ def own_rows(edges: Adjacency, *values: Any) -> tuple[Any, ...]:
     """Return values of which row v depends on v's own out-edges: handles if the edges are protected."""
     if not isinstance(edges, ProtectedEdges):
         return values
-    if edges.unit != NodeRecord.name:
+    if edges.unit not in (Node.name, NodeRecord.name):
         raise ProtectedDataError(
             f"Unit {edges.unit!r} protects each edge from both of its nodes, so no node may read its own "
             "edges. Use unit 'node-record', or query the edges."
         )
-    return tuple(ProtectedRows(each, edges.unit) for each in values)
+    shared = edges.unit == Node.name  # where the neighbors' lists change as well if a node is nulled
+    return tuple(ProtectedRows(each, edges.unit, from_own_list=shared) for each in values)
 
 
 def per_node(values: Any) -> Any:
@@ -192,14 +194,14 @@ def kept_rows(
     return ProtectedRows(rows, like._unit) if isinstance(like, ProtectedRows) else rows
 
 
-def _opened(rows: ProtectedRows) -> Any:
-    """Return the values of a handle, unless clients would report them instead."""
+def _opened(rows: ProtectedRows, *, own: bool = True) -> Any:
+    """Return the values of a handle, for its own nodes or for a query, unless clients would report them."""
     if rows._unit == LocalAttributes.name:
         raise ProtectedDataError(
             f"Unit {rows._unit!r} protects each record with the noise of its client, so no query or "
             "prediction may depend on exact records. Use the reports that collect returns."
         )
-    return rows._unwrap()
+    return rows._unwrap() if own else rows._queried()
 
 
 def _parts(found: Any) -> tuple[Any, ...]:
