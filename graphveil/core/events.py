@@ -343,6 +343,16 @@ def compose(*events: Event) -> Composed:
     return Composed(tuple(flat))
 
 
+def without_failures(event: Event) -> Composed:
+    """Return a composition without its failure probabilities, which are added to delta.
+
+    >>> without_failures(compose(Gaussian(1.0), ApproximateDP(0.0, 1e-6)))
+    Composed(events=(Gaussian(mu=1.0),))
+    """
+    parts = compose(event).events
+    return compose(*(part for part in parts if not (isinstance(part, ApproximateDP) and not part.epsilon)))
+
+
 def cases_of(event: Event) -> list[Composed]:
     """Return the cases of an event: one composition for each combination of its cases.
 

@@ -37,11 +37,13 @@ from graphveil.core.events import (
     compose,
     ldp_reports_of,
     within_partition,
+    without_failures,
     worst_case_ldp_reports,
 )
 from graphveil.core.unit import (
     DirectedEdge,
     LocalAttributes,
+    Node,
     NodeBoundedDegree,
     NodeUnit,
     NoUnit,
@@ -121,6 +123,7 @@ class Guarantee(Facts):
         max_degree: Maximum degree that the data owner asserts.
         edge_use: How edges are read under node-level privacy units.
         edge_mu: Bound on the mu of one mutual edge under ``node-record``.
+        coalition_mu: Bound on mu under ``node``, against people who know their own lists.
         received: Whether only LDP reports arrived here.
         graph: Whether a whole graph was released.
         labels_public: Whether only features are randomized.
@@ -153,6 +156,7 @@ class Guarantee(Facts):
     max_degree: int | None = None
     edge_use: EdgeUse = "queried"
     edge_mu: float | None = None
+    coalition_mu: float | None = None
     received: bool = False
     graph: bool = False
     labels_public: bool = False
@@ -174,6 +178,7 @@ class Guarantee(Facts):
         linear_group_scaling: bool = True,
         edge_use: EdgeUse = "queried",
         edge_mu: float | None = None,
+        coalition_mu: float | None = None,
         received: bool = False,
         graph: bool = False,
         labels_public: bool = False,
@@ -198,6 +203,8 @@ class Guarantee(Facts):
                 every unit: ``lists`` if edges are items on the lists of users.
             edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
                 if there is no such bound.
+            coalition_mu: Under ``node``: mu against people who know their own lists and see their own
+                predictions, in which edges with them are not protected; None if there is no such bound.
             received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
             graph: Whether a whole graph was released, from which all other results follow.
             labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
@@ -247,6 +254,7 @@ class Guarantee(Facts):
             max_degree=unit.max_degree if isinstance(unit, NodeBoundedDegree) else None,
             edge_use=edge_use,
             edge_mu=edge_mu,
+            coalition_mu=coalition_mu,
             received=received,
             graph=graph,
             labels_public=labels_public,
@@ -286,6 +294,7 @@ class Guarantee(Facts):
             for one in guarantees
         ]
         known = [square for square in squares if square is not None]
+        coalitions = [one.coalition_mu for one in guarantees if one.coalition_mu is not None]
         whole = replace(
             _common(guarantees),
             event=event,
@@ -293,6 +302,7 @@ class Guarantee(Facts):
             slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=math.sqrt(sum(known)) if len(known) == len(squares) else None,
+            coalition_mu=math.hypot(*coalitions) if len(coalitions) == len(guarantees) else None,
             additional=_merge_additional(guarantees),
         )
         return replace(whole, epsilon=whole._at(whole.curve))
@@ -395,6 +405,14 @@ class Guarantee(Facts):
         if self.edge_mu is None or self.edge_use in ("read", "neighbors", "lists"):
             return None
         return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
+
+    @property
+    def coalition_epsilon(self) -> float | None:
+        """Epsilon under ``node`` against people who know their own lists, None if no number is proved."""
+        left = self._left - self.additive_delta
+        if self.coalition_mu is None:
+            return None
+        return epsilon_of(self.coalition_mu, left) if left > 0 else math.inf
 
     @property
     def mutual_epsilon(self) -> float:
@@ -566,7 +584,7 @@ class Guarantee(Facts):
             "unit": self.unit,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
-            "mu": total_mu(self.event),
+            "mu": total_mu(without_failures(self.event)),
             "releases": self.releases,
             "mode": "strict",  # files of earlier versions have it
             "covers": self.covers,
@@ -588,6 +606,7 @@ class Guarantee(Facts):
                 "replace_one": self.replace_one,
                 "max_degree": self.max_degree,
                 "edge_epsilon": edge if edge is not None and math.isfinite(edge) else None,
+                **({} if self.coalition_mu is None else {"coalition_epsilon": self.coalition_epsilon}),
             }
         return plain
 
@@ -640,6 +659,6 @@ def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: b
         return LISTS_NOT_COVERED
     if edge_use == "neighbors":
         return WEIGHTS_ALONE
-    if edge_use == "read":
+    if edge_use == "read" and unit.name != Node.name:
         return LIST_NOT_COVERED
     return unit.not_covered if alone else SLOTS_NOT_COVERED

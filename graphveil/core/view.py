@@ -135,7 +135,9 @@ def unwrapped_fields(data: D) -> D:
     """Return the data of a query with values in place of handles. For the core alone."""
     own: Any = data
     handles = {part.name: getattr(own, part.name) for part in fields(own)}
-    found = {name: _opened(each, own=False) for name, each in handles.items() if isinstance(each, ProtectedRows)}
+    found = {
+        name: _opened(each, own=False) for name, each in handles.items() if isinstance(each, ProtectedRows)
+    }
     return replace(own, **found) if found else data
 
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from graphveil._util.figures import format_upper_bound
+from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
+from graphveil.core.events import Gaussian, compose, without_failures
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import Queries, ReleasePlan, calibrate_plan
 from graphveil.core.queries.list_products import ListProductQuery
 from graphveil.core.queries.out_edge_sums import OutDegreeSumQuery, OutEdgeSumQuery
+from graphveil.core.queries.projected_sums import ProjectedSumQuery
 from graphveil.core.query import Query
 from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit
 from graphveil.data import Graph
@@ -95,6 +98,23 @@ def data_notes(privacy_config: PrivacyConfig, view: Graph) -> tuple[str, ...]:
     return tuple(note for note in view.notes if about_edges(note))
 
 
+def coalition_mu(plan: ReleasePlan) -> float | None:
+    """Return the mu under unit ``node`` against people who know their own lists; None without a bound."""
+    mus = list[float | None]()
+    for path in plan.paths:
+        queries = [plan.queries[k] for k in path]
+        events = [
+            Gaussian(one.coalition_sensitivity(plan.unit) / one.sigma)
+            if isinstance(one, ProjectedSumQuery)
+            else one.event(plan.unit)
+            for one in queries
+        ]
+        mus.append(total_mu(without_failures(compose(*events))))
+    known = [mu for mu in mus if mu is not None]
+    projected = any(isinstance(query, ProjectedSumQuery) for query in plan.queries)
+    return max(known) if projected and len(known) == len(mus) else None
+
+
 def plan_guarantee(
     privacy_config: PrivacyConfig,
     plan: ReleasePlan,
@@ -132,6 +152,7 @@ def plan_guarantee(
         linear_group_scaling=plan.linear_group_scaling,
         edge_use=edge_use,
         edge_mu=max(edge_mus, default=None),
+        coalition_mu=coalition_mu(plan),
     )
     if guarantee.unit != DirectedEdge.name or view.directed:
         return guarantee

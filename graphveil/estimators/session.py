@@ -28,6 +28,7 @@ Q = TypeVar("Q", bound=Query)
 OnProgress = Callable[[str, int, int], None]
 # Left out of the text unless they are set, since noise is bound to it.
 _ADDED_PARAMETERS = ("metric", "class_weight", "positive", "target_range")
+_FORMER_DEFAULTS = {"read_own_edges": False}  # of parameters that are None by default now
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -157,6 +158,7 @@ def configuration_text(parameters: Mapping[str, Any]) -> str:
         # Unset keywords and the task of classification are left out: the text is older than they are.
         unset = (name in _ADDED_PARAMETERS and value is None) or (name, value) == _CLASSIFICATION
         if name != "unsafe_noise_seed" and not unset:
+            value = _FORMER_DEFAULTS.get(name) if value is None else value
             text = getattr(
                 value, "__name__", value
             )  # a function or class, whose text may contain a memory address

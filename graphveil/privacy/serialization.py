@@ -68,6 +68,7 @@ class GuaranteeRecord(BaseModel):
     max_degree: int | None = Field(default=None, ge=1, le=_MAX_COUNT)
     edge_use: EdgeUse = "queried"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    coalition_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False
     labels_public: bool = False

@@ -19,12 +19,20 @@ from graphveil._util.figures import (
     percent_up,
 )
 from graphveil.core.accounting.accountant import total_mu
-from graphveil.core.events import ApproximateDP, PureDP, budgets_of, cases_of, ldp_reports_of
+from graphveil.core.events import (
+    ApproximateDP,
+    PureDP,
+    budgets_of,
+    cases_of,
+    ldp_reports_of,
+    without_failures,
+)
 from graphveil.core.guarantee import Guarantee
 from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
+    Node,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,
@@ -147,6 +155,30 @@ LIST_REPLACED = "To differ means here that q has two different lists in the two,
 
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
+_NODE = (
+    f"{PUBLIC} For any two graphs that differ in one node q, with its features, its label and all edges in "
+    "which q takes part, "
+)
+NODE = {  # by what reads the edges
+    "never": (
+        f"{_NODE}the released models and the predictions for all nodes other than q are "
+        "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out "
+        f"depends on edges. {_OWN_FEATURES}"
+    ),
+    "queried": (
+        f"{_NODE}the released models, all noisy aggregates and the predictions for all nodes other than q "
+        "are ({epsilon}, {delta})-indistinguishable. Nothing is assumed about degrees. "
+        f"{_OWN_FEATURES}"
+    ),
+    "read": (
+        f"{_NODE}the released models and all noisy aggregates are "
+        "({epsilon}, {delta})-indistinguishable. Nothing is assumed about degrees. The prediction for a node "
+        "uses this node's own features and its own list of edges and must only be shown to parties entitled "
+        "to both. Against parties that know the lists of some nodes and see the predictions for these nodes, "
+        "q's features, its label and its edges with all other nodes are protected at eps = {coalition}; its "
+        "edges with these nodes are known to these parties."
+    ),
+}
 BOUNDED_DEGREE = (
     "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
     "that differ in one node q with all its edges, features and label, everything except q's own row and "
@@ -170,6 +202,10 @@ NULLED = (
 REPLACED = "To differ means here that q has two different records in the two, with any content."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
+FAILURE_COMPOSITION_NOTE = (
+    "Other runs on the same data add up: r equal releases have mu sqrt(r), and the part of delta that bounds "
+    "the failure of the noisy degree bound adds up as well."
+)
 PURE_COMPOSITION_NOTE = "Other releases of the same data add up: r equal ones have r times the epsilon."
 APPROXIMATE_COMPOSITION_NOTE = (
     "Other releases of the same data add up: r equal ones have r times the epsilon, at r times the delta."
@@ -244,6 +280,12 @@ def _record_statement(guarantee: Guarantee, bound: Bound) -> str:
     return _with_neighbors(NODE_RECORD[guarantee.edge_use].format(edge=words, **bound), guarantee)
 
 
+def _node_statement(guarantee: Guarantee, bound: Bound) -> str:
+    known = guarantee.coalition_epsilon
+    coalition = format_upper_bound(math.inf if known is None else known)
+    return _with_neighbors(NODE[guarantee.edge_use].format(coalition=coalition, **bound), guarantee)
+
+
 def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
     texts = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}
     text = texts.get(guarantee.edge_use, BOUNDED_DEGREE).format(degree=guarantee.max_degree, **bound)
@@ -252,7 +294,7 @@ def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
 
 def _with_neighbors(text: str, guarantee: Guarantee) -> str:
     """Add the neighboring relation of records, and that batches are samples if they are."""
-    sampled = [SAMPLED] if total_mu(guarantee.event) is None else []
+    sampled = [SAMPLED] if total_mu(without_failures(guarantee.event)) is None else []
     return " ".join([text, REPLACED if guarantee.replace_one else NULLED, *sampled])
 
 
@@ -272,6 +314,7 @@ _STATEMENTS: Mapping[str, Callable[[Guarantee, Bound], str]] = {
     UndirectedEdge.name: partial(_edge_statement, UNDIRECTED),
     DirectedEdge.name: partial(_edge_statement, DIRECTED),
     EdgeSubset.name: _subset_statement,
+    Node.name: _node_statement,
     NodeRecord.name: _record_statement,
     NodeBoundedDegree.name: _bounded_degree_statement,
     LocalAttributes.name: _local_statement,
@@ -286,6 +329,8 @@ def _composition_note(guarantee: Guarantee) -> str:
     parts = [part for case in cases_of(guarantee.event) for part in case.events]
     if parts and all(isinstance(part, PureDP) for part in parts):
         return PURE.format(pure=format_upper_bound(guarantee.curve.epsilon(0.0)))
+    if guarantee.unit == Node.name:
+        return COMPOSITION_NOTE if not guarantee.additive_delta else FAILURE_COMPOSITION_NOTE
     if guarantee.additive_delta:
         return APPROXIMATE_COMPOSITION_NOTE
     budgets = any(isinstance(part, ApproximateDP | PureDP) for part in parts)
@@ -309,6 +354,7 @@ _PROTECTED_EDGE = {
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
 _RECORDS = {
+    Node.name: "features, label and all of the person's edges",
     NodeRecord.name: "features, label and the edges that the person declares",
     NodeBoundedDegree.name: "features, label and all of the person's edges",
 }
@@ -352,6 +398,7 @@ _ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA2
 
 
 _CONDITIONS = {
+    Node.name: "",
     NodeRecord.name: " An edge that both nodes declare is in two records and has weaker protection.",
     NodeBoundedDegree.name: (
         " This relies on the data owner's assumption that no node exceeds the stated number of edges."

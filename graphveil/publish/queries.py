@@ -23,6 +23,7 @@ from graphveil.core.events import (
     PoissonRoots,
     PureDP,
     compose,
+    without_failures,
 )
 from graphveil.core.noise.discrete_laplace import sigma_of
 from graphveil.core.plan import ReleasePlan
@@ -40,6 +41,8 @@ QUERY_KINDS = {  # of an answer: its kind in stored folders, and the words of ta
     "graph": "a noisy graph",
     "total": "the number of edges",
     "out_degrees": "the sum of clipped out-degrees",
+    "h_index": "the h-index of the degrees",
+    "moments": "sums of aggregates by class",
     "chosen": "the queries of the chosen method together",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
@@ -65,6 +68,9 @@ LIST_QUERY_KINDS = QUERY_KINDS | {  # in a release of a recommender
 _STAGES = {  # of a budget
     "push": "out-edge aggregation",
     "out-degrees": "sum of clipped out-degrees",
+    "degrees": "h-index of the degrees",
+    "aggregation": "projected sum over neighbors",
+    "moments": "sums of aggregates by class",
     "hop": "sum over neighbors",
     "edge counts": "counts of edges by class pair",
     "graph": "noisy graph",
@@ -305,7 +311,7 @@ def event_rows(guarantee: Guarantee, rows: Sequence[QueryRow]) -> tuple[QueryRow
     >>> [row.noise_std for row in event_rows(kept, [row])]
     [(2.0,)]
     """
-    events = compose(guarantee.event, *(one.event for one in guarantee.additional)).events
+    events = without_failures(compose(guarantee.event, *(one.event for one in guarantee.additional))).events
     if len(events) != len(rows) or not all(map(_agrees, events, rows)):
         raise ArtifactError(
             "The table of released quantities does not match the events in the same file, so the "
@@ -431,6 +437,7 @@ class _Cost:
 
     @classmethod
     def from_event(cls, event: Composed, delta: float) -> "_Cost":
+        event = without_failures(event)
         mu = total_mu(event)
         if mu == 0:
             return cls()

@@ -27,7 +27,7 @@ from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.adjacency import MAX_NODES
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.events import ApproximateDP, Event, Gaussian, compose
+from graphveil.core.events import ApproximateDP, Event, compose
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.out_edge_sums import Sizes, out_degrees
@@ -186,8 +186,9 @@ class ProjectedSumQuery(GaussianQuery):
 
             mu = change sqrt(1.51^2 + (radius + 0.005)^2) / sigma,
 
-        where 0.01 is for rounding the weights and the grid. For a coalition of people who see
-        their own predictions, edges between them and v stay, and the row of v moves by at most 2 ``radius``.
+        where 0.01 is for rounding the weights and the grid. For a coalition of people who see their own
+        predictions, edges between them and v stay. Then the row of v moves by at most 2 ``radius``, and a
+        null record still sends messages along these edges, so the messages of v change by at most two.
 
     >>> round(ProjectedSumQuery(dim=5, sigma=5.0).sensitivity(Node()), 4)
     2.51
@@ -219,15 +220,15 @@ class ProjectedSumQuery(GaussianQuery):
         return max(14, math.ceil(math.log2(math.sqrt(nodes * dim) / ROUNDING)))
 
     def sensitivity(self, unit: Unit) -> float:
-        return self._moved(unit, self.radius)
+        return self._moved(unit, 1, self.radius)
 
     def coalition_sensitivity(self, unit: Unit) -> float:
         """Return the sensitivity for people who know their own lists, whose edges with v are not removed."""
-        return self._moved(unit, 2 * self.radius)
+        return self._moved(unit, 2, 2 * self.radius)
 
-    def _moved(self, unit: Unit, own_row: float) -> float:
+    def _moved(self, unit: Unit, own_messages: float, own_row: float) -> float:
         change = _node_unit(unit, "A projected sum").change
-        return change * math.hypot(1.5 + 2 * ROUNDING, own_row + ROUNDING)
+        return change * math.hypot(own_messages + 0.5 + 2 * ROUNDING, own_row + ROUNDING)
 
     def changed(self, unit: Unit) -> int:
         """Return the number of coordinates of all possible rows: a node may be a neighbor of every other."""
@@ -243,8 +244,8 @@ class ProjectedSumQuery(GaussianQuery):
         check_rows(data.vectors, public.num_nodes, self.dim)
         if public.degree_bound is None:
             raise ReleaseError(
-                "a projected sum needs the degree bound of a DegreeHIndexQuery that the same release answered "
-                "before; the release stays charged"
+                "a projected sum needs the degree bound of a DegreeHIndexQuery that the same release answers "
+                "first; the release stays charged"
             )
         if self.grid_bits < self.grid_for(public.num_nodes, self.dim):
             raise ReleaseError(
@@ -359,8 +360,8 @@ class ClassMomentsData(QueryData[Tensor]):
 class ClassMomentsQuery(RecordCountQuery):
     """Release the noisy sum of released rows, and the noisy number of records, for each class.
 
-    Each record adds a vector of norm at most one to its class: its row, shortened to ``radius`` and multiplied
-    by sqrt(1 - a^2) / radius, and a constant a. The answer is divided by these factors.
+    Each record adds a vector of norm at most one to its class: its row, shortened to ``radius`` and
+    multiplied by sqrt(1 - a^2) / radius, and a constant a. The answer is divided by these factors.
 
     Args:
         radius: Rows are shortened to this norm.

@@ -6,14 +6,16 @@ from typing import ClassVar, Literal
 
 from graphveil._util import checks
 from graphveil.core.queries.weights import GivenWeight
-from graphveil.core.unit import Level, NodeBoundedDegree, NoUnit
+from graphveil.core.unit import Level, Node, NodeBoundedDegree, NoUnit
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode.edge import EdgeLevelClassCode, Noise, TrainedEdgeLevelClassCode
 from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.classcode.node import NodeLevelClassCode
+from graphveil.estimators.classcode.projected import ProjectedClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.method import Method
 from graphveil.estimators.requirements import (
     EXACT_RECORDS,
     MIXED_EDGES,
@@ -125,7 +127,7 @@ class ClassCode(Estimator):
     self_training: bool | None = None
     weights: str = "one"
     weight_rows: str = "input"
-    read_own_edges: bool = False
+    read_own_edges: bool | None = None
     targets: Literal["unlabeled", "test"] | tuple[int | str, ...] | None = None
     unlabeled_send: bool = True
     encoder_share: float | None = None
@@ -147,6 +149,8 @@ class ClassCode(Estimator):
                 f"{name}={getattr(self, name)!r} applies to {wanted} only and has no effect under unit "
                 f"{self.privacy_config.unit.name!r}. Omit it."
             )
+        if isinstance(self.protected_unit, Node):
+            self._check_node()
         if self.encoder_share is not None:
             checks.within(0.001, 0.85, encoder_share=self.encoder_share)
         if self.targets is not None and (not self.targets or self.read_own_edges):
@@ -161,11 +165,24 @@ class ClassCode(Estimator):
                 "neighbors instead of summing codes. Omit it, or use noise='gaussian'."
             )
 
+    def _check_node(self) -> None:
+        for name in self._changed(("targets", "unlabeled_send")):
+            raise ConfigError(
+                f"{name}={getattr(self, name)!r} applies to unit 'node-record' only and has no effect under "
+                "unit 'node', where all nodes send messages and receive aggregates. Omit it."
+            )
+        if self.private_metrics and self.read_own_edges is not False:
+            raise ConfigError(
+                "private_metrics counts correct predictions, but under unit 'node' predictions that read the "
+                "own list of a node also depend on its neighbors, so counts of them have no bound. Set "
+                "read_own_edges=False (--no-read-own-edges), or omit private_metrics (--private-metrics)."
+            )
+
     def _changed(self, options: tuple[str, ...]) -> list[str]:
         return [name for name in options if getattr(self, name) != getattr(type(self), name)]
 
-    def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
-        methods: dict[Level, Callable[[], EdgeLevelClassCode | NodeLevelClassCode]] = {
+    def _build_method(self) -> Method:
+        methods: dict[Level, Callable[[], Method]] = {
             "edge": self._on_edges,
             "node": self._on_records,
         }
@@ -192,12 +209,19 @@ class ClassCode(Estimator):
             self_training=self.self_training,
         )
 
-    def _on_records(self) -> NodeLevelClassCode:
+    def _on_records(self) -> NodeLevelClassCode | ProjectedClassCode:
         EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=True, records=True)
+        if isinstance(self.protected_unit, Node):
+            return ProjectedClassCode(
+                name=self.method,
+                privacy_config=self.privacy_config,
+                reads_own_edges=self.read_own_edges is not False,
+                encoder_share=self.encoder_share,
+            )
         return NodeLevelClassCode(
             name=self.method,
             privacy_config=self.privacy_config,
-            reads_own_edges=self.read_own_edges,
+            reads_own_edges=bool(self.read_own_edges),
             targets=self.targets,
             unlabeled_send=self.unlabeled_send,
             encoder_share=self.encoder_share,

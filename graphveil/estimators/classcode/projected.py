@@ -1,0 +1,289 @@
+"""ClassCode under unit ``node``: codes aggregated along edges of which any number may belong to one node.
+
+A fit (``ProjectedClassCode.fit``) has these steps:
+
+1. The noisy h-index of the degrees, which bounds the effect of a node on all sums
+   (``core/queries/projected_sums.py``).
+2. The encoder: a linear classifier of features, trained by noisy steps on labeled nodes.
+3. One projected aggregation of codes, and a mixture that is fitted to the noisy aggregates alone.
+4. Noisy means of the aggregates by class, from which the classes of a node's neighbors follow.
+5. The weight of aggregates, trained by noisy steps on the aggregates of labeled nodes.
+6. The decision for node v, from v's features, v's aggregate, and the aggregates of the nodes on v's list.
+
+Training never reads a list: the lists of v's neighbors change if v is nulled. The last step reads one list
+for one prediction, and no query reads its result.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from graphveil.core.features import rows
+from graphveil.core.guarantee import EdgeUse
+from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.out_edge_sums import own_list_sums, simplex_codes
+from graphveil.core.queries.projected_sums import (
+    ClassMomentsData,
+    ClassMomentsQuery,
+    DegreeHIndexData,
+    DegreeHIndexQuery,
+    ProjectedSumData,
+    ProjectedSumQuery,
+)
+from graphveil.core.queries.training_steps import DPSGDQuery
+from graphveil.core.query import Query
+from graphveil.core.release import Release
+from graphveil.core.unit import Node
+from graphveil.core.view import map_records
+from graphveil.data import Graph
+from graphveil.errors import NotImplementedGuaranteeError, ReleaseError, UnitError
+from graphveil.estimators.classcode.likelihoods import decode, decoding_memory
+from graphveil.estimators.classcode.node import (
+    WEIGHTS,
+    WEIGHTS_CLIP,
+    NodeMessages,
+    encoder_share,
+    fit_evidence_weights,
+    train_encoder,
+    training_members,
+    weigh_evidence,
+)
+from graphveil.estimators.method import (
+    FitResult,
+    FittedGraphModel,
+    Method,
+    State,
+    check_fits,
+    unknown_training_nodes_error,
+)
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.private_training import NoisySoftmax, metric_queries
+from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL, PublicSizes, record_groups
+from graphveil.estimators.session import Session
+
+DEGREE_SHARE = 0.02  # of mu^2, for the noisy h-index
+FAILURE_SHARE = 0.1  # of delta, for a degree bound that is too small
+RADIUS = 2.0  # of aggregates: 1.5 and 3 were less accurate on Berkeley13 and Photo
+_MOMENTS_SHARE, _WEIGHTS_SHARE = 0.03, 0.02  # of mu^2
+_LARGEST_ENCODER_SHARE = 0.6
+_ENCODER_STEPS, _WEIGHT_STEPS = 60, 20
+_MOMENTS_NOISE = 1.5  # rows are shortened to the radius plus this many standard deviations of their noise
+_LARGEST_EVIDENCE = 1.0  # of one neighbor
+_OWN_AGGREGATE = 0.5  # weight of v's own aggregate beside those of its neighbors
+_TRUSTED = 0.6  # weight of aggregates in training from which on they count in full
+_LEAST_SHARE = 1e-6
+
+
+def degree_query(config: PrivacyConfig, sizes: PublicSizes, mu: float) -> DegreeHIndexQuery:
+    """Return the first query of a release under unit ``node``, for a total mu."""
+    failure = FAILURE_SHARE * config.delta_for(sizes.nodes)
+    return DegreeHIndexQuery(sigma=1 / (mu * math.sqrt(DEGREE_SHARE)), failure=failure)
+
+
+def projected_sum(unit: Node, sizes: PublicSizes, dim: int, mu: float) -> ProjectedSumQuery:
+    """Return the query of aggregates of ``dim`` numbers that costs this mu."""
+    bits = ProjectedSumQuery.grid_for(sizes.nodes, dim)
+    one = ProjectedSumQuery(dim=dim, sigma=1.0, radius=RADIUS, grid_bits=bits)
+    return ProjectedSumQuery(dim=dim, sigma=one.sensitivity(unit) / mu, radius=RADIUS, grid_bits=bits)
+
+
+@dataclass(frozen=True)
+class NeighborClasses:
+    """What the noisy moments of aggregates say about the classes of neighbors.
+
+    Shapes: ``shares`` (C), row k of ``affinity`` (C, C): class shares among the neighbors of class k.
+    """
+
+    shares: Tensor
+    affinity: Tensor
+
+    @classmethod
+    def from_moments(cls, moments: Tensor, least: float) -> "NeighborClasses":
+        """Estimate them from sums of aggregates and numbers of records by class, (C, C).
+
+        The mean aggregate m_k of class k points to the codes of its neighbors, so the shares among these are
+        about p + (C - 1) / C <m_k, code>, with p the shares of all classes and negative entries set to zero.
+
+        Args:
+            least: Lower bound of the number of records of a class, above the noise.
+
+        >>> codes = simplex_codes(2)
+        >>> moments = torch.cat([10 * codes, torch.full((2, 1), 10.0)], dim=1)
+        >>> found = NeighborClasses.from_moments(moments, 1.0)
+        >>> [round(share, 2) for share in found.affinity.flatten().tolist()]
+        [1.0, 0.0, 0.0, 1.0]
+        """
+        classes = len(moments)
+        counts = moments[:, -1].clamp_min(least)
+        shares = counts / counts.sum()
+        toward = (moments[:, :-1] / counts[:, None]) @ simplex_codes(classes).T
+        affinity = (shares + (classes - 1) / classes * toward).clamp_min(_LEAST_SHARE)
+        return cls(shares, affinity / affinity.sum(dim=1, keepdim=True))
+
+    def evidence(self, log_likelihoods: Tensor) -> Tensor:
+        """Return what each node's aggregate says about the class of a neighbor of it, shape (N, C).
+
+        With L the likelihoods of node u's class, it is log sum_c affinity_kc L_c for class k of a neighbor,
+        centered, and limited so that no neighbor decides alone.
+        """
+        each = (log_likelihoods[:, None, :] + self.affinity.log()).logsumexp(dim=2)
+        centered = each - each.mean(dim=1, keepdim=True)
+        return centered.clamp(-_LARGEST_EVIDENCE, _LARGEST_EVIDENCE)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedProjectedClassCode(FittedGraphModel):
+    """The encoder of features, the weights of features and aggregates (2), and the neighbor classes."""
+
+    encoder: NoisySoftmax
+    weights: Tensor
+    affinity: Tensor
+
+    def other_graph_error(self) -> NotImplementedGuaranteeError:
+        return unknown_training_nodes_error("classcode")
+
+    def state(self) -> State:
+        return {**self.encoder.state(), "decider": self.weights, "affinity": self.affinity}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectedClassCode(Method):
+    """ClassCode under unit ``node``.
+
+    Args:
+        reads_own_edges: Whether the prediction of a node reads the node's own list.
+        encoder_share: Share of mu^2 for the encoder; None for a suitable one.
+    """
+
+    reads_own_edges: bool = True
+    encoder_share: float | None = None
+
+    def room(self, view: Graph) -> float:
+        return super().room(view) + decoding_memory(view.num_classes)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        return self.privacy_config.calibrated(sizes, partial(self.all_queries, sizes))
+
+    def all_queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        left = mu * math.sqrt(1 - DEGREE_SHARE)
+        return (degree_query(self.privacy_config, sizes, mu), *self.queries(sizes, left))
+
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return the queries after the degree bound, which cost every record a total of at most mu.
+
+        Training records are charged for all of them, other records for the aggregation, or with metrics for
+        noisy counts.
+        """
+        unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
+        if not isinstance(unit, Node):
+            raise UnitError(f"this {self.name} needs unit 'node', not {unit.name!r}")
+        pays = tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
+        suits = encoder_share(
+            mu / unit.change, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes
+        )
+        share = min(suits, _LARGEST_ENCODER_SHARE) if self.encoder_share is None else self.encoder_share
+        rest = 1 - share - _MOMENTS_SHARE - _WEIGHTS_SHARE
+        sums = projected_sum(unit, sizes, sizes.classes - 1, mu * math.sqrt(rest))
+        steps = partial(DPSGDQuery, partition=PARTITION, pays=pays)
+
+        def noise(count: int, of_mu: float) -> float:
+            return unit.change * math.sqrt(count / of_mu) / mu
+
+        encoder = steps(
+            parameters=(sizes.width + 1) * sizes.classes,
+            steps=_ENCODER_STEPS,
+            noise_multiplier=noise(_ENCODER_STEPS, share),
+        )
+        moments = ClassMomentsQuery(
+            classes=sizes.classes,
+            dim=sizes.classes - 1,
+            radius=RADIUS + _MOMENTS_NOISE * sums.sigma,
+            sigma=unit.change / (mu * math.sqrt(_MOMENTS_SHARE)),
+            partition=PARTITION,
+            pays=pays,
+        )
+        weights = steps(
+            parameters=WEIGHTS,
+            steps=_WEIGHT_STEPS,
+            noise_multiplier=noise(_WEIGHT_STEPS, _WEIGHTS_SHARE),
+            clip=WEIGHTS_CLIP,
+        )
+        spare = mu * math.sqrt(1 - rest)  # records outside of training skip the steps and moments
+        counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
+        return (encoder, sums, moments, weights, *counts)
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        return "read" if self.reads_own_edges else super().edge_use(plan)
+
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        """Execute the plan's queries in order, and predict every node.
+
+        Guarantee: ``docs/privacy/proofs/node.md``. Labels of nodes outside of training are never read.
+        """
+        plan = session.planned
+        release = session.open(view, record_groups(view))
+        with session.stage("degrees"):
+            if isinstance(plan.queries[0], DegreeHIndexQuery):  # else it was answered before a choice
+                release.answer(DegreeHIndexData())
+        encoder_steps, sums, moments, weight_steps, *_ = (
+            query for query in plan.queries if not isinstance(query, DegreeHIndexQuery)
+        )
+        if not (
+            isinstance(encoder_steps, DPSGDQuery)
+            and isinstance(sums, ProjectedSumQuery)
+            and isinstance(moments, ClassMomentsQuery)
+            and isinstance(weight_steps, DPSGDQuery)
+        ):
+            raise ReleaseError(
+                "a ClassCode plan under unit 'node' must consist of training steps, an aggregation, moments "
+                "and training steps"
+            )
+        labeled = training_members(view, plan)
+        targets = self.objective.clipped_targets(view)
+        with session.stage("encoder"):
+            encoder = train_encoder(view, targets, encoder_steps, labeled, release)
+            log_posteriors = map_records(encoder.log_posteriors, view.x)
+        with session.stage("aggregate"):
+            messages = NodeMessages(view.y, labeled, view.num_classes, bound=1.0)
+            aggregates = release.answer(ProjectedSumData(messages.first(log_posteriors)))
+            decoded = decode(aggregates, sums.sigma, simplex_codes(view.num_classes))
+            likely = decoded.log_likelihoods
+            found = self._neighbor_classes(view, aggregates, labeled, moments, release)
+        with session.stage("classifier"):
+            weights = fit_evidence_weights(
+                rows(log_posteriors, labeled), likely[labeled], rows(targets, labeled), weight_steps, release
+            )
+            if self.reads_own_edges:
+                trust = min(1.0, float(weights[1]) / _TRUSTED)
+                listed, _ = own_list_sums(view.adjacency, trust * found.evidence(likely))
+                decided = map_records(
+                    lambda own, around, aggregate: (own + around + aggregate).log_softmax(dim=1),
+                    log_posteriors,
+                    listed,
+                    trust * _OWN_AGGREGATE * likely,
+                )
+            else:
+                decided = map_records(partial(weigh_evidence, weights), log_posteriors, likely)
+        # Row v of the probabilities is only for people who are authorized to access v's record and list.
+        proba = map_records(lambda log: log.exp().to(torch.float32), decided)
+        trained = TrainedProjectedClassCode(encoder=encoder, weights=weights, affinity=found.affinity)
+        return self.closed(release, trained, proba, view, session, {"rows": aggregates})
+
+    def _neighbor_classes(
+        self, view: Graph, aggregates: Tensor, labeled: Tensor, query: ClassMomentsQuery, release: Release
+    ) -> NeighborClasses:
+        members = labeled.nonzero()[:, 0]
+        answer = release.answer(ClassMomentsData(aggregates[members], rows(view.y, members)))
+        noise = query.sigma / math.sqrt(query.count_share)  # of the number of records of a class
+        return NeighborClasses.from_moments(answer, 1 + noise / 2)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedProjectedClassCode:
+        classes = sizes.classes
+        known = state["decider"].shape == (WEIGHTS,) and state["affinity"].shape == (classes, classes)
+        check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)
+        return TrainedProjectedClassCode(
+            encoder=NoisySoftmax.restore(state), weights=state["decider"], affinity=state["affinity"]
+        )
