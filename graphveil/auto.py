@@ -17,6 +17,7 @@ from graphveil._util import checks
 from graphveil.core.unit import (
     DirectedEdge,
     LocalAttributes,
+    Node,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,
@@ -29,6 +30,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.choice import (
     Choice,
     ChosenModel,
+    HIndexChoice,
     OutDegreeChoice,
     PublicChoice,
     ValidationChoice,
@@ -289,6 +291,8 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
 
     * Edge-level units: ``ClassCode`` with the whole budget, and the no-graph baseline. The one with the
       higher likelihood of public validation labels is chosen.
+    * Unit ``node``: the noisy h-index of the degrees, with 2 % of mu^2, decides between the no-graph baseline
+      and ``ClassCode``, which needs this query in any case.
     * Unit ``node-record``: a noisy mean out-degree, with at most 2 % of mu^2, decides between the no-graph
       baseline and ``ClassCode`` with ``read_own_edges``. The rest of the budget is spent on the chosen one.
     * Unit ``node-bounded-degree``: the no-graph baseline. Noise for all edges of a node exceeds their signal.
@@ -302,7 +306,8 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
     ``candidates_`` has the mean log-likelihood or metric of each candidate on validation nodes where labels
     are public, and None elsewhere. Under ``local-attributes`` it has the mean log-likelihood of a held-out
     report, above that of class shares, and ``weights_`` has the weights of the average.
-    ``mean_out_degree_`` is the noisy mean under unit ``node-record``.
+    ``mean_out_degree_`` is the noisy mean under unit ``node-record``, and ``h_index_`` the noisy h-index of
+    the degrees under unit ``node``.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -350,6 +355,8 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         lambda fit: _choice(fit).mean_out_degree, none_before_fit
     )
 
+    h_index_ = FittedAttribute[float | None](lambda fit: fit.learned.get("h_index"), none_before_fit)
+
     # Of the counts of ClassCode, which are released whatever is chosen; None under other units.
     homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
 
@@ -366,6 +373,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             "metric": "log_likelihood" if local else metric,
             "weights": self.weights_,
             "mean_out_degree": self.mean_out_degree_,
+            "h_index": self.h_index_,
         }
 
     @classmethod
@@ -406,6 +414,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         build: dict[str, Callable[[], Choice | LocalMethod]] = {
             UndirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
             DirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
+            Node.name: self._by_h_index,
             NodeRecord.name: self._by_out_degree,
             NodeBoundedDegree.name: self._without_graph,
             LocalAttributes.name: self._by_reports,
@@ -421,6 +430,11 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
     def _by_out_degree(self) -> OutDegreeChoice:
         options = self._options(MLP) | self._options(ClassCode, read_own_edges=True)
         return OutDegreeChoice(name=self.method, privacy_config=self.privacy_config, options=options)
+
+    def _by_h_index(self) -> HIndexChoice:
+        # Predictions that read own lists cannot be counted.
+        options = self._options(MLP) | self._options(ClassCode, read_own_edges=not self.private_metrics)
+        return HIndexChoice(name=self.method, privacy_config=self.privacy_config, options=options)
 
     def _without_graph(self) -> PublicChoice:
         return PublicChoice(

@@ -1,12 +1,13 @@
 """Choices between methods within one budget, for ``AutoClassifier``.
 
-Three rules decide here, and each is private for its own reason:
+Four rules decide here, and each is private for its own reason:
 
 * Unit ``none`` and edge-level units (``ValidationChoice``): labels are public, so all candidates are fitted
   and the likelihood of validation labels decides, or a metric. At most one candidate queries edges. The
   choice is post-processing.
 * Unit ``node-record`` (``OutDegreeChoice``): a noisy mean out-degree decides between two methods. Both cost
   the same total mu, so the plan is charged for either (``docs/privacy/proofs/accounting.md``).
+* Unit ``node`` (``HIndexChoice``): the noisy h-index of the degrees decides in the same way.
 * Unit ``node-bounded-degree``: public facts decide. The no-graph baseline is fitted.
 """
 
@@ -21,21 +22,26 @@ import torch
 from graphveil.core.guarantee import EdgeUse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.out_edge_sums import OutDegreeSumData, OutDegreeSumQuery
+from graphveil.core.queries.projected_sums import DegreeHIndexData, DegreeHIndexQuery
 from graphveil.core.query import Query
-from graphveil.core.unit import NodeUnit
+from graphveil.core.release import Release
+from graphveil.core.unit import Node, NodeUnit
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError
-from graphveil.estimators.classcode.node import NodeLevelClassCode
+from graphveil.estimators.classcode.node import NodeLevelClassCode, wanted_share
+from graphveil.estimators.classcode.projected import ProjectedClassCode
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import NodeLevelSoftmax
 from graphveil.estimators.objective import Score
 from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.private_training import DEGREE_SHARE, degree_failure, degree_query
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
 _PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
+_LEAST_EVIDENCE, _EVIDENCE_OVER_FEATURES = 45.0, 85.0  # fitted to ten public graphs at epsilon 1 to 8
 _THRESHOLD = 5.0  # fitted to eleven public graphs at epsilon 1 to 8
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _INVERSE_TEMPERATURES = tuple(2.0 ** (step / 4) for step in range(-12, 9))
@@ -229,17 +235,23 @@ class OutDegreeChoice(Choice):
         return "read"
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        plan = session.planned
         release = session.open(view, record_groups(view))
         with session.stage("choice"):
             total = float(release.answer(OutDegreeSumData()))
             mean = min(max(total / view.num_nodes, 0.0), float(MAX_OUT_DEGREE))
-            chosen = self.choose(mean, plan, self.sizes_of(view))
+            chosen = self.choose(mean, session.planned, self.sizes_of(view))
+        return self._fit_chosen(view, session, release, chosen, [mean])
+
+    def _fit_chosen(
+        self, view: Graph, session: Session, release: Release, chosen: int, evidence: list[float]
+    ) -> FitResult:
+        """Go on with one alternative of the open release."""
+        plan = session.planned
         release.choose(chosen)
         path = [plan.queries[k] for k in plan.paths[chosen]]
         own = ReleasePlan(plan.unit, tuple(path[1:]), plan.delta, plan.slack, plan.sampler)
         result = list(self.options.values())[chosen].fit(view, replace(session, plan=own, release=release))
-        return replace(result, trained=self._model(chosen, [mean], result.trained))
+        return replace(result, trained=self._model(chosen, evidence, result.trained))
 
     def choose(self, mean_out_degree: float, plan: ReleasePlan, sizes: PublicSizes) -> int:
         unit = self.privacy_config.unit
@@ -255,6 +267,51 @@ class OutDegreeChoice(Choice):
         """Return the share of mu^2 of the noisy mean: its noise is a tenth of the threshold, or larger."""
         share = (MAX_OUT_DEGREE / (mu * sizes.nodes * _PRECISION * self.threshold(sizes, mu))) ** 2
         return min(share, MAX_OUT_DEGREE_SHARE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HIndexChoice(OutDegreeChoice):
+    """The noisy h-index of the degrees decides between the no-graph baseline and ClassCode, under ``node``.
+
+    ClassCode needs this query in any case. With H its answer, mu the budget and w the share of mu^2 that the
+    encoder could use (``wanted_share``), ClassCode is chosen if H mu > max(45, 85 w): longer lists average
+    more noise, and large classifiers of features need the budget themselves. The constants were fitted to
+    test accuracies of ten public graphs (``docs/decisions/114-node-unit.md``).
+    """
+
+    options: Mapping[str, NodeLevelSoftmax | ProjectedClassCode] = field(hash=False)
+
+    @property
+    def decision(self) -> str:
+        return (
+            f"one of {', '.join(self.options)} by the noisy h-index of the degrees, which has "
+            f"{DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
+        )
+
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return all queries; a release answers the first one and those of one candidate."""
+        first = degree_query(mu, degree_failure(self.privacy_config.delta_for(sizes.nodes)))
+        left = mu * math.sqrt(1 - DEGREE_SHARE)
+        return (first, *(query for option in self.options.values() for query in option.queries(sizes, left)))
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        return "queried" if self.privacy_config.private_metrics else "read"
+
+    def fit(self, view: Graph, session: Session) -> FitResult:
+        first = session.query(0, DegreeHIndexQuery)
+        release = session.open(view, record_groups(view))
+        with session.stage("choice"):
+            noisy = float(release.answer(DegreeHIndexData()))
+            chosen = self.chosen(noisy, first, self.sizes_of(view))
+        result = self._fit_chosen(view, session, release, chosen, [])
+        return replace(result, learned={**result.learned, "h_index": noisy})
+
+    def chosen(self, h_index: float, query: DegreeHIndexQuery, sizes: PublicSizes) -> int:
+        unit = self.privacy_config.unit
+        assert isinstance(unit, Node)
+        mu = 1 / (query.sigma * math.sqrt(DEGREE_SHARE) * unit.change)
+        wanted = wanted_share(mu, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes)
+        return int(h_index * mu > max(_LEAST_EVIDENCE, _EVIDENCE_OVER_FEATURES * wanted))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ the norm of the row, not on the number of features, and every step is one exact 
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Protocol, cast
 
@@ -28,6 +28,7 @@ from graphveil.core.clipping.ghost_modules import Affine, GhostModule
 from graphveil.core.features import Features, ProtectedRows, rows
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
+from graphveil.core.queries.projected_sums import DegreeHIndexQuery, ProjectedSumQuery
 from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
@@ -39,12 +40,12 @@ from graphveil.core.queries.record_counts import (
 from graphveil.core.queries.training_steps import DPSGDData, DPSGDQuery
 from graphveil.core.query import Query
 from graphveil.core.release import Release
-from graphveil.core.unit import NodeRecord, NodeUnit
+from graphveil.core.unit import Node, NodeRecord, NodeUnit
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.encoding import UNLABELED
 from graphveil.estimators.objective import Objective
-from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, PublicSizes, members
 from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
@@ -239,11 +240,14 @@ class RecordPlan:
     are not charged for the trainings, so this part of their budget is used for the counts about them.
 
     Args:
+        failure: Probability that a noisy degree bound is too small, under unit ``node``.
         multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
         candidates: Number of counts of correct validation nodes for a selection; 0 for none.
     """
 
     unit: NodeUnit
+    sizes: PublicSizes
+    failure: float = 0.0
     trainings: tuple[DPSGDTraining, ...]
     shares: tuple[float, ...]
     multiplier: float | None = None
@@ -266,7 +270,9 @@ class RecordPlan:
                 for training, query in zip(self.trainings, steps, strict=True)
             )
         )
-        left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
+        bound = self._degree_bound(scale)
+        shares = DEGREE_SHARE * len(bound) + (0.0 if self.multiplier else sum(self.shares))
+        left = scale * math.sqrt(1 - shares)
         counts = list[Query]()
         if self.candidates:  # the selection, which is charged to validation records with their accuracy
             mu = spare / math.sqrt(2 if self.metrics else 1)
@@ -281,11 +287,18 @@ class RecordPlan:
         if self.metrics:
             val_mu = spare / math.sqrt(2 if self.candidates else 1)
             counts += metric_queries(self.unit, self.classes, val_mu, spare)
-        return (*steps[:-1], *self._hops(left), *steps[-1:], *counts)
+        return (*steps[:-1], *bound, *self._hops(left), *steps[-1:], *counts)
+
+    def _degree_bound(self, scale: float) -> tuple[Query, ...]:
+        known = isinstance(self.unit, Node) and self.hops
+        return (degree_query(scale, self.failure),) if known else ()
 
     def _hops(self, mu: float) -> tuple[Query, ...]:
         if not self.hops:
             return ()
+        if isinstance(self.unit, Node):
+            each = mu / math.sqrt(self.hops)
+            return (projected_sum(self.unit, self.sizes.nodes, self.dim, each),) * self.hops
         sigma = math.sqrt(self.hops) / mu  # for sensitivity one
         if isinstance(self.unit, NodeRecord):
             push = OutEdgeSumQuery(
@@ -294,6 +307,27 @@ class RecordPlan:
             return (push,) * self.hops
         weights = GroupWeights.unit_weights()
         return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
+
+
+DEGREE_SHARE = 0.02  # of mu^2, for the noisy h-index of the degrees
+_FAILURE_SHARE = 0.1  # of delta, for a degree bound that is too small
+RADIUS = 2.0  # of projected sums: 1.5 and 3 were less accurate on Berkeley13 and Photo
+
+
+def degree_failure(delta: float) -> float:
+    return _FAILURE_SHARE * delta
+
+
+def degree_query(mu: float, failure: float) -> DegreeHIndexQuery:
+    """Return the query of the degree bound, for a total mu of the release."""
+    return DegreeHIndexQuery(sigma=1 / (mu * math.sqrt(DEGREE_SHARE)), failure=failure)
+
+
+def projected_sum(unit: Node, nodes: int, dim: int, mu: float) -> ProjectedSumQuery:
+    """Return the query of projected sums of ``dim`` numbers per node that costs this mu."""
+    bits = ProjectedSumQuery.grid_for(nodes, dim)
+    one = ProjectedSumQuery(dim=dim, sigma=1.0, radius=RADIUS, grid_bits=bits)
+    return replace(one, sigma=one.sensitivity(unit) / mu)
 
 
 def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:

@@ -33,8 +33,8 @@ from graphveil.core.query import (
     check_pays,
     require_record_unit,
 )
-from graphveil.core.unit import NodeBoundedDegree, NodeUnit, Unit
-from graphveil.errors import CalibrationError, ConfigError, ReleaseError
+from graphveil.core.unit import Node, NodeBoundedDegree, NodeUnit, Unit
+from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -151,6 +151,11 @@ class DPSGDQuery(NoisyStepsQuery):
     def event(self, unit: Unit) -> Event:
         protected = require_record_unit(unit)
         if self.reach:
+            if isinstance(protected, Node):
+                raise UnitError(
+                    "Gradients that read other records have no bound under unit 'node'. Use unit "
+                    "'node-record'."
+                )
             whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
             return ByGroup(
                 self.partition, tuple(Gaussian((2 * self.reach + own) * whole) for own in self.pays)
@@ -288,6 +293,11 @@ class Reach:
         and filling it again: all roots but its own count twice.
         """
         checks.integer_at_least(1, slots=slots, depth=depth)
+        if isinstance(unit, Node):
+            raise UnitError(
+                "Ego graphs have no bound under unit 'node', because one node may be in the lists of all "
+                "others. Use unit 'node-record', or method 'classcode' or 'gap'."
+            )
         below = sum(slots**level for level in range(depth))
         kept: int | None = slots
         others = slots * below

@@ -202,9 +202,14 @@ def encoder_share(mu: float, parameters: int, records: int, classes: int = 6) ->
     0.51
     """
     low, high = _SHARE_RANGE
-    few = max(1.0, _CLASSES / classes)
-    wanted = 6.5 * few * math.pow(math.sqrt(parameters) / (mu * records), 0.7)
+    wanted, few = wanted_share(mu, parameters, records, classes), max(1.0, _CLASSES / classes)
     return min(max(wanted, low * few), high + _RISE * min(max(wanted - 1, 0.0), 1.0))
+
+
+def wanted_share(mu: float, parameters: int, records: int, classes: int) -> float:
+    """Return the share of mu^2 that the encoder could use, which may be more than there is."""
+    few = max(1.0, _CLASSES / classes)
+    return 6.5 * few * math.pow(math.sqrt(parameters) / (mu * records), 0.7)
 
 
 # -- the steps of a fit ------------------------------------------------------------------------------------

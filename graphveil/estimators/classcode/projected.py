@@ -59,14 +59,17 @@ from graphveil.estimators.method import (
     check_fits,
     unknown_training_nodes_error,
 )
-from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.private_training import NoisySoftmax, metric_queries
+from graphveil.estimators.private_training import (
+    DEGREE_SHARE,
+    NoisySoftmax,
+    degree_failure,
+    degree_query,
+    metric_queries,
+    projected_sum,
+)
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 
-DEGREE_SHARE = 0.02  # of mu^2, for the noisy h-index
-FAILURE_SHARE = 0.1  # of delta, for a degree bound that is too small
-RADIUS = 2.0  # of aggregates: 1.5 and 3 were less accurate on Berkeley13 and Photo
 _MOMENTS_SHARE, _WEIGHTS_SHARE = 0.03, 0.02  # of mu^2
 _LARGEST_ENCODER_SHARE = 0.6
 _ENCODER_STEPS, _WEIGHT_STEPS = 60, 20
@@ -75,19 +78,6 @@ _LARGEST_EVIDENCE = 1.0  # of one neighbor
 _OWN_AGGREGATE = 0.5  # weight of v's own aggregate beside those of its neighbors
 _TRUSTED = 0.6  # weight of aggregates in training from which on they count in full
 _LEAST_SHARE = 1e-6
-
-
-def degree_query(config: PrivacyConfig, sizes: PublicSizes, mu: float) -> DegreeHIndexQuery:
-    """Return the first query of a release under unit ``node``, for a total mu."""
-    failure = FAILURE_SHARE * config.delta_for(sizes.nodes)
-    return DegreeHIndexQuery(sigma=1 / (mu * math.sqrt(DEGREE_SHARE)), failure=failure)
-
-
-def projected_sum(unit: Node, sizes: PublicSizes, dim: int, mu: float) -> ProjectedSumQuery:
-    """Return the query of aggregates of ``dim`` numbers that costs this mu."""
-    bits = ProjectedSumQuery.grid_for(sizes.nodes, dim)
-    one = ProjectedSumQuery(dim=dim, sigma=1.0, radius=RADIUS, grid_bits=bits)
-    return ProjectedSumQuery(dim=dim, sigma=one.sensitivity(unit) / mu, radius=RADIUS, grid_bits=bits)
 
 
 @dataclass(frozen=True)
@@ -169,7 +159,8 @@ class ProjectedClassCode(Method):
 
     def all_queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         left = mu * math.sqrt(1 - DEGREE_SHARE)
-        return (degree_query(self.privacy_config, sizes, mu), *self.queries(sizes, left))
+        failure = degree_failure(self.privacy_config.delta_for(sizes.nodes))
+        return (degree_query(mu, failure), *self.queries(sizes, left))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return the queries after the degree bound, which cost every record a total of at most mu.
@@ -186,7 +177,7 @@ class ProjectedClassCode(Method):
         )
         share = min(suits, _LARGEST_ENCODER_SHARE) if self.encoder_share is None else self.encoder_share
         rest = 1 - share - _MOMENTS_SHARE - _WEIGHTS_SHARE
-        sums = projected_sum(unit, sizes, sizes.classes - 1, mu * math.sqrt(rest))
+        sums = projected_sum(unit, sizes.nodes, sizes.classes - 1, mu * math.sqrt(rest))
         steps = partial(DPSGDQuery, partition=PARTITION, pays=pays)
 
         def noise(count: int, of_mu: float) -> float:
@@ -200,7 +191,7 @@ class ProjectedClassCode(Method):
         moments = ClassMomentsQuery(
             classes=sizes.classes,
             dim=sizes.classes - 1,
-            radius=RADIUS + _MOMENTS_NOISE * sums.sigma,
+            radius=sums.radius + _MOMENTS_NOISE * sums.sigma,
             sigma=unit.change / (mu * math.sqrt(_MOMENTS_SHARE)),
             partition=PARTITION,
             pays=pays,

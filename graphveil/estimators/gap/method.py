@@ -20,6 +20,12 @@ from graphveil.core.plan import ReleasePlan, calibrate_plan
 from graphveil.core.plan import hops as equal_hops
 from graphveil.core.queries.neighbor_sums import Keys, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.projected_sums import (
+    DegreeHIndexData,
+    DegreeHIndexQuery,
+    ProjectedSumData,
+    ProjectedSumQuery,
+)
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeUnit
 from graphveil.core.view import kept_rows, map_records
@@ -32,7 +38,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel, 
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, degree_failure, fit_node_level
 from graphveil.estimators.public_sizes import PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
@@ -122,13 +128,14 @@ class Aggregation:
             known: Aggregates of the first nodes; only those of the other nodes are queried.
         """
         keys, weighting, aggregates = self.keys(view, rows, session), self.gap.edge_weighting, list[Tensor]()
-        out_edges = session.plan is not None and isinstance(hop_queries(session.plan)[0], OutEdgeSumQuery)
+        if release is not None and isinstance(release.next_query, DegreeHIndexQuery):
+            release.answer(DegreeHIndexData())
 
         def aggregate(vectors: Tensor) -> Tensor:
-            if release is not None and out_edges:
-                return release.answer(OutEdgeSumData(vectors))
             if release is not None:
-                return release.answer(NeighborSumData(vectors, keys))
+                kind = release.next_query.data
+                own_messages = kind in (OutEdgeSumData, ProjectedSumData)
+                return release.answer(kind(vectors) if own_messages else NeighborSumData(vectors, keys))
             if weighting is None:
                 return neighbor_sums(view.adjacency, vectors.float())
             return weighted_neighbor_sums(view.adjacency, vectors.float(), weighting.similarity, keys)
@@ -171,7 +178,8 @@ class TrainedGap(TrainedModel):
         plan = self.method.plan(sizes)
         if plan is None:
             return None
-        hops = ReleasePlan(plan.unit, tuple(hop_queries(plan)), plan.delta)
+        bounds = [query for query in plan.queries if isinstance(query, DegreeHIndexQuery)]
+        hops = ReleasePlan(plan.unit, (*bounds, *hop_queries(plan)), plan.delta)
         if any(query.groups > 1 for query in hops.queries):
             raise NotImplementedGuaranteeError(
                 f"{self.method.name} under this unit cannot predict another graph, because its "
@@ -368,6 +376,8 @@ class NodeLevelGap(Method):
         *_, classifier = trainings = self.trainings(sizes)
         return RecordPlan(
             unit=unit,
+            sizes=sizes,
+            failure=degree_failure(self.privacy_config.delta_for(sizes.nodes)),
             trainings=trainings,
             shares=self.shares[-len(trainings) :],
             multiplier=self.multiplier,
@@ -454,9 +464,10 @@ class NodeLevelGap(Method):
         return encoder
 
 
-def hop_queries(plan: ReleasePlan) -> list[NeighborSumQuery | OutEdgeSumQuery]:
-    """Return the queries of a plan that read edges."""
-    return [query for query in plan.queries if isinstance(query, NeighborSumQuery | OutEdgeSumQuery)]
+def hop_queries(plan: ReleasePlan) -> list[NeighborSumQuery | OutEdgeSumQuery | ProjectedSumQuery]:
+    """Return the queries of a plan that sum vectors along edges."""
+    kinds = NeighborSumQuery | OutEdgeSumQuery | ProjectedSumQuery
+    return [query for query in plan.queries if isinstance(query, kinds)]
 
 
 def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:

@@ -9,7 +9,7 @@ from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.events import MAX_ROOTS
 from graphveil.core.queries.training_steps import Reach
-from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeUnit, NoUnit
+from graphveil.core.unit import LocalAttributes, Node, NodeBoundedDegree, NodeUnit, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
@@ -22,6 +22,11 @@ from graphveil.estimators.requirements import EDGE_LEVEL, REGRESSION_METHODS, Re
 _MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
 _LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a 1-hop ego graph, and of a tree per sampled out-edge
 _AVERAGED = 0.3  # share of the steps whose iterates are averaged
+_NO_SHARED_EDGES = rejected(
+    "gnn reads ego graphs, and under unit 'node' one node may be in those of all others, so there is no "
+    "bound. Use unit 'node-record', or method 'classcode' or 'gap'.",
+    Node.name,
+)
 _NO_RECORDS = rejected(
     "gnn protects node records, but unit {unit!r} leaves features and labels public. Publish noisy "
     "aggregates once (graphveil.private_hops) and train any module on them, or use GAP(head=...). To protect "
@@ -155,7 +160,7 @@ class PrivateGNN(Estimator):
     @property
     def _rejections(self) -> Rejections:
         """Units without a proof for this neighborhood, with the reason."""
-        return _NO_RECORDS | _NO_PROOF.get(self.neighborhood, {})
+        return _NO_RECORDS | _NO_SHARED_EDGES | _NO_PROOF.get(self.neighborhood, {})
 
     def _check_config(self) -> None:
         checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
