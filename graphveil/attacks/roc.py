@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.core.unit import LocalAttributes, NodeBoundedDegree, NodeRecord
+from graphveil.core.unit import LocalAttributes
 from graphveil.errors import ConfigError
 from graphveil.privacy import Guarantee
 
@@ -321,7 +321,7 @@ def theoretical_bound_of(
     if attacked_object == "edge":  # a node's record contains its edges
         protects = guarantee.unit != LocalAttributes.name
     elif attacked_object == "record":  # nodes that randomize their features still show that they took part
-        protects = guarantee.unit in (NodeRecord.name, NodeBoundedDegree.name)
+        protects = guarantee.protected.level == "node"
     if not (protects and guarantee.valid and math.isfinite(guarantee.epsilon)):
         return {**dict.fromkeys(_BOUNDS, 1.0), "valid": False}
 

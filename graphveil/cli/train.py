@@ -145,7 +145,7 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
     ...     None), trains_baseline("node-record", True)
     (True, False, True)
     """
-    return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline
+    return unit not in ("node", "node-record", "node-bounded-degree") if baseline is None else baseline
 
 
 def _train(

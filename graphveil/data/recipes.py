@@ -25,7 +25,7 @@ from graphveil.errors import ConfigError, GraphError
 
 # -- generated splits ----
 _EDGE_UNITS = ("undirected-edge", "directed-edge", "edge-subset", "none")
-_RECORD_UNITS = ("node-record", "node-bounded-degree", "local-attributes")
+_RECORD_UNITS = ("node", "node-record", "node-bounded-degree", "local-attributes")
 
 
 def split(

@@ -70,7 +70,7 @@ from graphveil.estimators.private_training import (
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 
-_MOMENTS_SHARE, _WEIGHTS_SHARE = 0.02, 0.02  # of mu^2
+_MOMENTS_SHARE, _WEIGHTS_SHARE = 0.01, 0.01  # of mu^2
 _LARGEST_ENCODER_SHARE, _POWER = 0.6, 1.3
 _ENCODER_STEPS, _WEIGHT_STEPS = 60, 20
 _MOMENTS_NOISE = 1.5  # rows are shortened to the radius plus this many standard deviations of their noise
