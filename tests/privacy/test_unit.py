@@ -76,10 +76,10 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (None, r"no default privacy unit.*undirected-edge, directed-edge, node-record"),
+        (None, r"no default privacy unit.*undirected-edge, directed-edge, node, node-record"),
         ("undirected_edge", "did you mean 'undirected-edge'"),
         ("X", r"is not a privacy unit\. Choose one of: undirected-edge"),
-        *((name, KINDS["node"]) for name in ("node", "nodes", "node-level", "user", "noe")),
+        *((name, KINDS["node"]) for name in ("node-level", "user")),
         *((name, KINDS["edge"]) for name in ("edge", "edges", "edge-level")),
         ("non", "undirected-edge, "),
         ("nome", "."),
