@@ -35,6 +35,7 @@ class Unit(ABC):
 
     @property
     def protects_edges(self) -> bool:
+        """Whether edges are protected, alone or as part of the records of nodes."""
         return self.level in ("edge", "node")
 
     @property

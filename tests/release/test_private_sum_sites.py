@@ -18,7 +18,7 @@ EXACT_READS = {
     "graphveil.core.queries.out_edge_sums:own_lists",  # as the next
     "graphveil.core.queries.out_edge_sums:own_list_sums",  # row v is only for readers of v's record
     "graphveil.core.queries.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, for NoisyRows
-    "graphveil.core.queries.projected_sums:ProjectedSumQuery.answer",  # weights of sources, for ProjectedRows
+    "graphveil.core.queries.projected_sums:ProjectedSumQuery.answer",  # as OutEdgeSumQuery
     "graphveil.core.queries.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
     "graphveil.core.queries.bounded_lists:own_ego_graphs",  # as the first
     "graphveil.core.queries.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
