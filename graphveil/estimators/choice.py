@@ -12,6 +12,7 @@ Four rules decide here, and each is private for its own reason:
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,7 +42,8 @@ from graphveil.estimators.session import Session
 MAX_OUT_DEGREE = 20  # that counts; longer lists suit the graph method in any case
 MAX_OUT_DEGREE_SHARE = 0.02  # of mu^2
 _PRECISION = 0.1  # standard deviation of the noisy mean over the threshold, with a smaller share
-_LEAST_EVIDENCE, _EVIDENCE_OVER_FEATURES = 45.0, 85.0  # fitted to ten public graphs at epsilon 1 to 8
+_LEAST_EVIDENCE, _EVIDENCE_OVER_FEATURES = 45.0, 85.0  # fitted to eleven public graphs at epsilon 1 to 8
+_CLASSES = 6  # from which on the number of classes does not matter
 _THRESHOLD = 5.0  # fitted to eleven public graphs at epsilon 1 to 8
 _MIN_PROBABILITY = 1e-30  # lower bound of probabilities
 _INVERSE_TEMPERATURES = tuple(2.0 ** (step / 4) for step in range(-12, 9))
@@ -196,7 +198,33 @@ class ValidationChoice(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutDegreeChoice(Choice):
+class DegreeChoice(Choice):
+    """A first query about degrees decides between two candidates that cost the same."""
+
+    options: Mapping[str, NodeLevelSoftmax | NodeLevelClassCode | ProjectedClassCode] = field(hash=False)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        alternatives = tuple(len(option.queries(sizes, 1.0)) for option in self.options.values())
+        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes), alternatives)
+
+    @abstractmethod
+    def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
+        """Return all queries; a release answers the first one and those of one candidate."""
+
+    def _fit_chosen(
+        self, view: Graph, session: Session, release: Release, chosen: int, evidence: list[float]
+    ) -> FitResult:
+        """Go on with one alternative of the open release."""
+        plan = session.planned
+        release.choose(chosen)
+        path = [plan.queries[k] for k in plan.paths[chosen]]
+        own = ReleasePlan(plan.unit, tuple(path[1:]), plan.delta, plan.slack, plan.sampler)
+        result = list(self.options.values())[chosen].fit(view, replace(session, plan=own, release=release))
+        return replace(result, trained=self._model(chosen, evidence, result.trained))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutDegreeChoice(DegreeChoice):
     """A noisy mean out-degree decides between the no-graph baseline and ClassCode, under ``node-record``.
 
     ClassCode predicts a node from the sum of its out-neighbors' noisy aggregates. With D the noisy mean and
@@ -219,12 +247,7 @@ class OutDegreeChoice(Choice):
             f"{MAX_OUT_DEGREE_SHARE:.0%} of mu^2; both alternatives cost the same"
         )
 
-    def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        alternatives = tuple(len(option.queries(sizes, 1.0)) for option in self.options.values())
-        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes), alternatives)
-
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
-        """Return all queries; a release answers the first one and those of one candidate."""
         share = self.share(sizes, mu)
         first = OutDegreeSumQuery(bound=MAX_OUT_DEGREE, sigma=MAX_OUT_DEGREE / (mu * math.sqrt(share)))
         left = mu * math.sqrt(1 - share)
@@ -241,17 +264,6 @@ class OutDegreeChoice(Choice):
             mean = min(max(total / view.num_nodes, 0.0), float(MAX_OUT_DEGREE))
             chosen = self.choose(mean, session.planned, self.sizes_of(view))
         return self._fit_chosen(view, session, release, chosen, [mean])
-
-    def _fit_chosen(
-        self, view: Graph, session: Session, release: Release, chosen: int, evidence: list[float]
-    ) -> FitResult:
-        """Go on with one alternative of the open release."""
-        plan = session.planned
-        release.choose(chosen)
-        path = [plan.queries[k] for k in plan.paths[chosen]]
-        own = ReleasePlan(plan.unit, tuple(path[1:]), plan.delta, plan.slack, plan.sampler)
-        result = list(self.options.values())[chosen].fit(view, replace(session, plan=own, release=release))
-        return replace(result, trained=self._model(chosen, evidence, result.trained))
 
     def choose(self, mean_out_degree: float, plan: ReleasePlan, sizes: PublicSizes) -> int:
         unit = self.privacy_config.unit
@@ -270,13 +282,14 @@ class OutDegreeChoice(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HIndexChoice(OutDegreeChoice):
+class HIndexChoice(DegreeChoice):
     """The noisy h-index of the degrees decides between the no-graph baseline and ClassCode, under ``node``.
 
     ClassCode needs this query in any case. With H its answer, mu the budget and w the share of mu^2 that the
-    encoder could use (``wanted_share``), ClassCode is chosen if H mu > max(45, 85 w): longer lists average
-    more noise, and large classifiers of features need the budget themselves. The constants were fitted to
-    test accuracies of ten public graphs (``docs/decisions/114-node-unit.md``).
+    encoder could use (``wanted_share``), ClassCode is chosen if H mu > max(45 max(1, 6 / C), 85 w) for C
+    classes: longer lists average more noise, classifiers of few classes need less budget for features, and
+    large ones need it themselves. The constants were fitted to test accuracies of eleven public graphs
+    (``docs/decisions/114-node-unit.md``).
     """
 
     options: Mapping[str, NodeLevelSoftmax | ProjectedClassCode] = field(hash=False)
@@ -289,7 +302,6 @@ class HIndexChoice(OutDegreeChoice):
         )
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
-        """Return all queries; a release answers the first one and those of one candidate."""
         first = degree_query(mu, degree_failure(self.privacy_config.delta_for(sizes.nodes)))
         left = mu * math.sqrt(1 - DEGREE_SHARE)
         return (first, *(query for option in self.options.values() for query in option.queries(sizes, left)))
@@ -311,7 +323,8 @@ class HIndexChoice(OutDegreeChoice):
         assert isinstance(unit, Node)
         mu = 1 / (query.sigma * math.sqrt(DEGREE_SHARE) * unit.change)
         wanted = wanted_share(mu, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes)
-        return int(h_index * mu > max(_LEAST_EVIDENCE, _EVIDENCE_OVER_FEATURES * wanted))
+        few = max(1.0, _CLASSES / sizes.classes)
+        return int(h_index * mu > max(_LEAST_EVIDENCE * few, _EVIDENCE_OVER_FEATURES * wanted))
 
 
 @dataclass(frozen=True, kw_only=True)

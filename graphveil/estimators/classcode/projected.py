@@ -61,6 +61,7 @@ from graphveil.estimators.method import (
 )
 from graphveil.estimators.private_training import (
     DEGREE_SHARE,
+    RADIUS,
     NoisySoftmax,
     degree_failure,
     degree_query,
@@ -70,7 +71,8 @@ from graphveil.estimators.private_training import (
 from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL, PublicSizes, record_groups
 from graphveil.estimators.session import Session
 
-_MOMENTS_SHARE, _WEIGHTS_SHARE = 0.01, 0.01  # of mu^2
+_MOMENTS_RANGE, _WEIGHTS_OVER_MOMENTS = (0.01, 0.06), 0.5  # shares of mu^2; few records need more
+_MOMENTS_ERROR = 0.1  # of a class mean, where aggregates have a norm of about one
 _ENCODER_RANGE = (0.06, 0.6)
 _ENCODER_STEPS, _WEIGHT_STEPS = 60, 20
 _MOMENTS_NOISE = 1.5  # rows are shortened to the radius plus this many standard deviations of their noise
@@ -81,7 +83,7 @@ _LEAST_SHARE = 1e-6
 
 
 def _encoder_share(under_records: float) -> float:
-    """Return the encoder's share of mu^2 from the one s that suits unit ``node-record``: clip(4 s^2, .06, .6).
+    """Return clip(4 s^2, .06, .6), the encoder share of mu^2, from s, which suits unit ``node-record``.
 
     Where aggregates are most informative they need more here, since one node may change all of them.
     Elsewhere features are. Fitted to test accuracies of five public graphs.
@@ -189,7 +191,9 @@ class ProjectedClassCode(Method):
             mu / unit.change, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes
         )
         share = _encoder_share(suits) if self.encoder_share is None else self.encoder_share
-        rest = 1 - share - _MOMENTS_SHARE - _WEIGHTS_SHARE
+        of_moments = self._moments_share(sizes, mu / unit.change)
+        of_weights = max(_MOMENTS_RANGE[0], _WEIGHTS_OVER_MOMENTS * of_moments)
+        rest = 1 - share - of_moments - of_weights
         sums = projected_sum(unit, sizes.nodes, sizes.classes - 1, mu * math.sqrt(rest))
         steps = partial(DPSGDQuery, partition=PARTITION, pays=pays)
 
@@ -205,19 +209,26 @@ class ProjectedClassCode(Method):
             classes=sizes.classes,
             dim=sizes.classes - 1,
             radius=sums.radius + _MOMENTS_NOISE * sums.sigma,
-            sigma=unit.change / (mu * math.sqrt(_MOMENTS_SHARE)),
+            sigma=unit.change / (mu * math.sqrt(of_moments)),
             partition=PARTITION,
             pays=pays,
         )
         weights = steps(
             parameters=WEIGHTS,
             steps=_WEIGHT_STEPS,
-            noise_multiplier=noise(_WEIGHT_STEPS, _WEIGHTS_SHARE),
+            noise_multiplier=noise(_WEIGHT_STEPS, of_weights),
             clip=WEIGHTS_CLIP,
         )
         spare = mu * math.sqrt(1 - rest)  # records outside of training skip the steps and moments
         counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
         return (encoder, sums, moments, weights, *counts)
+
+    def _moments_share(self, sizes: PublicSizes, mu: float) -> float:
+        """Return the share of mu^2 at which the means of classes of equal size have a small error."""
+        radius = RADIUS + _MOMENTS_NOISE * ProjectedSumQuery(dim=1, sigma=1.0).sensitivity(Node()) / mu
+        low, high = _MOMENTS_RANGE
+        share = (radius * sizes.classes / (_MOMENTS_ERROR * mu * sizes.records)) ** 2
+        return min(max(share, low), high)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         return "read" if self.reads_own_edges else super().edge_use(plan)

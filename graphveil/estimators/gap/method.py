@@ -133,9 +133,12 @@ class Aggregation:
 
         def aggregate(vectors: Tensor) -> Tensor:
             if release is not None:
-                kind = release.next_query.data
-                own_messages = kind in (OutEdgeSumData, ProjectedSumData)
-                return release.answer(kind(vectors) if own_messages else NeighborSumData(vectors, keys))
+                query = release.next_query
+                if isinstance(query, ProjectedSumQuery):
+                    return release.answer(ProjectedSumData(vectors))
+                if isinstance(query, OutEdgeSumQuery):
+                    return release.answer(OutEdgeSumData(vectors))
+                return release.answer(NeighborSumData(vectors, keys))
             if weighting is None:
                 return neighbor_sums(view.adjacency, vectors.float())
             return weighted_neighbor_sums(view.adjacency, vectors.float(), weighting.similarity, keys)
