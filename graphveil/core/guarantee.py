@@ -123,7 +123,7 @@ class Guarantee(Facts):
         max_degree: Maximum degree that the data owner asserts.
         edge_use: How edges are read under node-level privacy units.
         edge_mu: Bound on the mu of one mutual edge under ``node-record``.
-        coalition_mu: Bound on mu under ``node``, against people who know their own lists.
+        coalition_mu: Bound on mu under ``node``, against people who see their own predictions.
         received: Whether only LDP reports arrived here.
         graph: Whether a whole graph was released.
         labels_public: Whether only features are randomized.
@@ -203,8 +203,8 @@ class Guarantee(Facts):
                 every unit: ``lists`` if edges are items on the lists of users.
             edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
                 if there is no such bound.
-            coalition_mu: Under ``node``: mu against people who know their own lists and see their own
-                predictions, in which edges with them are not protected; None if there is no such bound.
+            coalition_mu: Under ``node``: mu against people who see their own predictions, which may read
+                their own lists: edges with them are not protected; None if there is no such bound.
             received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
             graph: Whether a whole graph was released, from which all other results follow.
             labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
@@ -408,7 +408,7 @@ class Guarantee(Facts):
 
     @property
     def coalition_epsilon(self) -> float | None:
-        """Epsilon under ``node`` against people who know their own lists, None if no number is proved."""
+        """Epsilon under ``node`` against people who see their own predictions, None without a bound."""
         left = self._left - self.additive_delta
         if self.coalition_mu is None:
             return None

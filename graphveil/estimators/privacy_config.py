@@ -14,7 +14,7 @@ from graphveil.core.queries.list_products import ListProductQuery
 from graphveil.core.queries.out_edge_sums import OutDegreeSumQuery, OutEdgeSumQuery
 from graphveil.core.queries.projected_sums import ProjectedSumQuery
 from graphveil.core.query import Query
-from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit
+from graphveil.core.unit import DirectedEdge, Node, NodeUnit, NoUnit, Unit
 from graphveil.data import Graph
 from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
@@ -98,21 +98,26 @@ def data_notes(privacy_config: PrivacyConfig, view: Graph) -> tuple[str, ...]:
     return tuple(note for note in view.notes if about_edges(note))
 
 
-def coalition_mu(plan: ReleasePlan) -> float | None:
-    """Return the mu under unit ``node`` against people who know their own lists; None without a bound."""
-    mus = list[float | None]()
+def coalition_mu(plan: ReleasePlan, edge_use: EdgeUse) -> float | None:
+    """Return the mu under unit ``node`` against people who see their own predictions; None without a bound.
+
+    It is larger than that of the release if these predictions read own lists.
+    """
+    if not isinstance(plan.unit, Node):
+        return None
+    mus = list[float]()
     for path in plan.paths:
-        queries = [plan.queries[k] for k in path]
         events = [
-            Gaussian(one.coalition_sensitivity(plan.unit) / one.sigma)
-            if isinstance(one, ProjectedSumQuery)
-            else one.event(plan.unit)
-            for one in queries
+            Gaussian(query.coalition_sensitivity(plan.unit) / query.sigma)
+            if isinstance(query, ProjectedSumQuery) and edge_use == "read"
+            else query.event(plan.unit)
+            for query in (plan.queries[k] for k in path)
         ]
-        mus.append(total_mu(without_failures(compose(*events))))
-    known = [mu for mu in mus if mu is not None]
-    projected = any(isinstance(query, ProjectedSumQuery) for query in plan.queries)
-    return max(known) if projected and len(known) == len(mus) else None
+        mu = total_mu(without_failures(compose(*events)))
+        if mu is None:  # as with sampled steps
+            return None
+        mus.append(mu)
+    return max(mus)
 
 
 def plan_guarantee(
@@ -152,7 +157,7 @@ def plan_guarantee(
         linear_group_scaling=plan.linear_group_scaling,
         edge_use=edge_use,
         edge_mu=max(edge_mus, default=None),
-        coalition_mu=coalition_mu(plan),
+        coalition_mu=coalition_mu(plan, edge_use),
     )
     if guarantee.unit != DirectedEdge.name or view.directed:
         return guarantee

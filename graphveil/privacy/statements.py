@@ -155,6 +155,8 @@ LIST_REPLACED = "To differ means here that q has two different lists in the two,
 
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
+COALITION = "q's features, its label and its edges with all other nodes are protected at eps = {epsilon}"
+NO_COALITION = "no separate bound is given"
 _NODE = (
     f"{PUBLIC} For any two graphs that differ in one node q, with its features, its label and all edges in "
     "which q takes part, "
@@ -175,8 +177,7 @@ NODE = {  # by what reads the edges
         "({epsilon}, {delta})-indistinguishable. Nothing is assumed about degrees. The prediction for a node "
         "uses this node's own features and its own list of edges and must only be shown to parties entitled "
         "to both. Against parties that know the lists of some nodes and see the predictions for these nodes, "
-        "q's features, its label and its edges with all other nodes are protected at eps = {coalition}; its "
-        "edges with these nodes are known to these parties."
+        "{coalition}. q's edges with these nodes are known to these parties."
     ),
 }
 BOUNDED_DEGREE = (
@@ -282,7 +283,7 @@ def _record_statement(guarantee: Guarantee, bound: Bound) -> str:
 
 def _node_statement(guarantee: Guarantee, bound: Bound) -> str:
     known = guarantee.coalition_epsilon
-    coalition = format_upper_bound(math.inf if known is None else known)
+    coalition = NO_COALITION if known is None else COALITION.format(epsilon=format_upper_bound(known))
     return _with_neighbors(NODE[guarantee.edge_use].format(coalition=coalition, **bound), guarantee)
 
 
