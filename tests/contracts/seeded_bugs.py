@@ -3757,7 +3757,13 @@ BUGS = [
     ),
     dict(
         name="each_end_of_an_edge_reads_it",
-        edits=[("graphveil.core.view:own_rows", "if edges.unit != NodeRecord.name:", "if False:")],
+        edits=[
+            (
+                "graphveil.core.view:own_rows",
+                "if edges.unit not in (Node.name, NodeRecord.name):",
+                "if False:",
+            )
+        ],
         test="tests/estimators/test_protected_edges.py::test_only_a_node_record_reads_its_own_edges",
         reason="DID NOT RAISE",
     ),
@@ -4678,7 +4684,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:trains_baseline",
-                'unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline',
+                'unit not in ("node", "node-record", "node-bounded-degree") if baseline is None else baseline',
                 "baseline is not False",
             ),
         ],
