@@ -58,7 +58,8 @@ DATASETS = (
 )
 BINARY = ("twitch/DE", "twitch/ES", "heterophilous/minesweeper", "heterophilous/tolokers")
 NONE, EDGE, DIRECTED = "none", "undirected-edge", "directed-edge"
-RECORD, BOUNDED, LOCAL, SUBSET = "node-record", "node-bounded-degree", "local-attributes", "edge-subset"
+RECORD, NODE, BOUNDED = "node-record", "node", "node-bounded-degree"
+LOCAL, SUBSET = "local-attributes", "edge-subset"
 FEW_PAIRS = ("facebook100/Reed98", "cora", "citeseer")  # graphs that Spectral is measured on
 FEW_EDGES = (*DATASETS[:5], *DATASETS[6:8], *DATASETS[10:13])  # graphs that GAT is measured on
 LOCAL_GRAPHS = DATASETS[:10]  # graphs that local methods are measured on
@@ -95,6 +96,8 @@ def rows() -> Iterator[Row]:
         yield Row(OWN_EDGES, RECORD, budget, keywords | {"read_own_edges": True})
         yield Row("gap", RECORD, budget, keywords | {"out_degree_bound": 20})
         yield Row("gnn", RECORD, budget, keywords | {"module": "sage"})
+        for method in ("mlp", "classcode", "gap", "auto"):
+            yield Row(method, NODE, budget, keywords)
         for method in ("mlp", "gap", "auto"):
             yield Row(method, BOUNDED, budget, keywords)
     for eps_y in (1.0, INF):
@@ -118,7 +121,7 @@ def measured_on(row: Row, dataset: str) -> bool:
 def split(dataset: str, row: Row, seed: int) -> gv.Graph:
     """Return the dataset as the command loads it for a unit, with the recipe of the documentation."""
     recipe = "lpgnn" if row.unit == LOCAL else "gap"
-    by_id = row.unit in (RECORD, BOUNDED, LOCAL)
+    by_id = row.unit in (RECORD, NODE, BOUNDED, LOCAL)
     graph = gv.load_dataset(dataset, recipe=recipe, seed=seed, by_id=by_id)
     if row.unit == DIRECTED:  # the datasets are undirected: each edge becomes two, protected one by one
         source, target = graph.adjacency.edge_index()

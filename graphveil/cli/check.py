@@ -11,6 +11,7 @@ import typer
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options, suggested_command
 from graphveil.cli.options import Tables
+from graphveil.core.unit import Node, NodeRecord, is_node_level
 from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
+_MUTUAL_EDGES = (
+    "Edges have no direction, so each edge is in the records of both of its nodes, and unit 'node-record' "
+    "protects it in one of them. The suggested command has --unit node, which protects a node with all its "
+    "edges. If each row is an edge that its source declares, add --directed."
+)
 _MOST_CLASSES = 20  # of a column that may be a label
 _LABEL_WORDS = re.compile(
     "label|class|y|target|risk|churn(ed)?|fraud|outcome|segment|default(ed)?|status|group|team|community|"
@@ -56,7 +62,7 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     screen = Screen(as_json=json)
     if data.nodes is None or data.edges is None:
         raise ConfigError("check needs two tables. Add --nodes FILE and --edges FILE.")
-    choices, private = data.choices, (unit or "").startswith("node-")
+    choices, private = data.choices, is_node_level(unit)
     paths = data.nodes, edges_file(data.edges)
     nodes, edges = (FileSource(path, choices.csv_format) for path in paths)
     columns, guessed = guess_roles(nodes, edges, replace(data, classes=data.class_names))
@@ -78,6 +84,7 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None
+    in_two_records = unit == NodeRecord.name and not columns.directed
     notes_on_labels = _missing_label_note(found.class_names, columns.classes is not None)
     if columns.classes is not None and private:
         notes_on_labels.append(
@@ -88,7 +95,10 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
         command = suggested_command(_recommender_words(columns, edges.names()), [])
     elif not unfit and (not found.problems or found.suggestion is not None):
         flags = (found.suggestion or choices).flags()
-        command = suggested_command(_training_words(columns, data.classes, unit), flags)
+        command = suggested_command(
+            _training_words(columns, data.classes, Node.name if in_two_records else unit), flags
+        )
+        notes_on_labels += [_MUTUAL_EDGES] * in_two_records
     notes = (*notes_on_labels, *Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes)
     if not problems and (scaled := _scaled(found, private=private)):
         learned = " With enough training nodes a fit learns the ranges of columns instead." if private else ""
@@ -159,7 +169,7 @@ def _scaled(found: "TableInspection", *, private: bool) -> str:
 def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     """Return why training would reject the split; for secret labels only the members are counted."""
     assert found.y is not None
-    if not unit.startswith("node-"):
+    if not is_node_level(unit):
         labeled = found.y != UNLABELED
         empty = [empty_part_message(part) for part in empty_parts(found.parts, labeled)]
         return empty or [SINGLE_TRAIN_NODE_MESSAGE] * has_single_train_node(found.parts, labeled)

@@ -34,6 +34,7 @@ from graphveil.cli.options import (
     PrivacyOptions,
     descriptions_of,
 )
+from graphveil.core.unit import is_node_level
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import model_class
@@ -336,7 +337,7 @@ def _calibrate(values: Values) -> Iterator[Declaration]:
         yield Declaration(f"Method {method}", reads | {"noise_std", "nodes_count", "set", "json"})
     elif method in METHODS:
         yield Declaration(f"Method {method}", reads | sizes | {"noise_std", "set", "json"})
-    if unit.startswith("node-"):
+    if is_node_level(unit):
         yield Declaration(f"Unit {unit}", frozenset(), frozenset({"labeled_count"}))
     elif unit:
         yield Declaration(f"Unit {unit}", frozenset(), frozenset({"training_count"}))

@@ -4,7 +4,7 @@ Args:
     name (NAME): Name of the dataset.
 
 Privacy:
-    unit (UNIT): Privacy unit of the account: undirected-edge, directed-edge, node-record,
+    unit (UNIT): Privacy unit of the account: undirected-edge, directed-edge, node, node-record,
         node-bounded-degree, local-attributes or edge-subset.
     epsilon (NUMBER): Limit of epsilon for all releases together.
     delta (NUMBER): Delta of the limit, for example 1e-6.

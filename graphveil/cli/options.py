@@ -223,10 +223,10 @@ class PrivacyOptions:
 
     Privacy:
         unit (UNIT): Privacy unit. undirected-edge, directed-edge: one edge. node-record: one node's
-            features, label and out-edges. node-bounded-degree: one node and all its edges, requires
-            --max-degree. local-attributes: one node's features and label, randomized by the node, requires
-            --set eps_x=.. --set eps_y=.. edge-subset: one edge that is not public, requires --private-nodes.
-            none: no protection.
+            features, label and out-edges. node: one node's features, label and all its edges, for mutual
+            edges. node-bounded-degree: the same, requires --max-degree. local-attributes: one node's
+            features and label, randomized by the node, requires --set eps_x=.. --set eps_y=.. edge-subset:
+            one edge that is not public, requires --private-nodes. none: no protection.
         delta (NUMBER|auto): Delta of the guarantee: a number, or auto (default).
         max_units: Public upper bound on the number of protected units, for --delta auto.
         out_degree_bound (D): Maximum total weight of a node's out-edges, at least 1. The guarantee is valid

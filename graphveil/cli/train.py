@@ -11,7 +11,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
-from graphveil.core.unit import NodeUnit
+from graphveil.core.unit import NodeUnit, is_node_level
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
@@ -145,7 +145,7 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
     ...     None), trains_baseline("node-record", True)
     (True, False, True)
     """
-    return unit not in ("node", "node-record", "node-bounded-degree") if baseline is None else baseline
+    return not is_node_level(unit) if baseline is None else baseline
 
 
 def _train(

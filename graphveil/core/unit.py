@@ -309,6 +309,15 @@ UNITS: dict[str, type[Unit]] = {
 }
 
 
+def is_node_level(name: str | None) -> bool:
+    """Return whether a name is that of a node-level privacy unit.
+
+    >>> [is_node_level(name) for name in ("node", "node-record", "undirected-edge", None)]
+    [True, True, False, False]
+    """
+    return name is not None and name in UNITS and UNITS[name].level == "node"
+
+
 @checked
 def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:
     """Return the privacy unit with a name; an unknown name is an error with the choices.

@@ -405,6 +405,10 @@ _CONDITIONS = {
         " This relies on the data owner's assumption that no node exceeds the stated number of edges."
     ),
 }
+_OWN_LISTS = (
+    " The prediction for a node reads the list of edges of this node. Against people who know such lists and "
+    "see these predictions, the bound is weaker."
+)
 
 
 def _summary_of_records(guarantee: Guarantee) -> str:
@@ -415,10 +419,12 @@ def _summary_of_records(guarantee: Guarantee) -> str:
     if not guarantee.replace_one:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
+    unseen = "those for that person alone"
+    if guarantee.unit == Node.name and guarantee.edge_use == "read":  # then that of a neighbor is not covered
+        unseen, condition = "predictions for single nodes", _OWN_LISTS
     return (
         f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "
-        f"sees all outputs of this run, except those for that person alone. {_bound(guarantee, *classes)} "
-        f"{_ATTACKS}.{condition}"
+        f"sees all outputs of this run, except {unseen}. {_bound(guarantee, *classes)} {_ATTACKS}.{condition}"
     )
 
 

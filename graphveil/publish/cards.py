@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.core.unit import UNITS, LocalAttributes, NoUnit
+from graphveil.core.unit import UNITS, LocalAttributes, Node, NoUnit
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_table
 
@@ -47,6 +47,7 @@ _ROW_DISCLOSES = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
 }
+_AND_LIST = ", which includes the list of v's edges"
 TEST_LABELS = (
     "Each run has its own test nodes and reads their exact labels for its test score. Over all runs these "
     "may be the labels of all nodes."
@@ -209,7 +210,8 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
     >>> "row v only for people authorized" in rows_page(owner, ["predictions.parquet"])
     True
     """
-    files = [(name, _ROW_DISCLOSES[name]) for name in names]
+    reads_lists = guarantee.unit == Node.name and guarantee.edge_use == "read"
+    files = [(name, _ROW_DISCLOSES[name] + (_AND_LIST if reads_lists else "")) for name in names]
     return render("per_node.md", files=files, unit=guarantee.unit)
 
 

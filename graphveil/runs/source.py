@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from annotated_types import Interval
 
 from graphveil._util import checks
+from graphveil.core.unit import is_node_level
 from graphveil.data.tables.encoding import REGRESSION, TASKS
 from graphveil.data.tables.inspect_tables import CHOICES, TableFiles, TableInspection
 from graphveil.errors import ConfigError, UnitError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from graphveil.data import Graph, Interactions
 
 _COLUMNS = ("id", "label", "source", "target")
-_RECORDS = "node-"  # how units that protect records are called
 _PATHS = ("root", "folder", "nodes", "edges", "node_ids", "items")
 
 
@@ -97,7 +97,7 @@ class Source(TableFiles):
         if self.dataset is not None or self.folder is not None:
             return None
         found = self.inspect(
-            private_records=private_records or (unit or "").startswith(_RECORDS),
+            private_records=private_records or is_node_level(unit),
             private_edges=unit not in (None, "none"),
         )
         found.raise_problems()

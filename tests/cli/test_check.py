@@ -157,7 +157,7 @@ def test_check_does_not_load_torch(small: list[str]) -> None:
     assert done.stdout.strip().endswith("False")
 
 
-@pytest.mark.parametrize("unit", ["node-record", "node-bounded-degree"])
+@pytest.mark.parametrize("unit", ["node", "node-record", "node-bounded-degree"])
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -168,7 +168,7 @@ def test_check_does_not_load_torch(small: list[str]) -> None:
 def test_node_level_units_reject_encodings_from_the_data(
     invoke: Invoke, small: list[str], unit: str, flags: list[str], words: str
 ) -> None:
-    budget = ["--unit", unit, "--epsilon", 4, "--max-degree", 9]
+    budget = ["--unit", unit, "--epsilon", 4, *(["--max-degree", 9] if unit != "node" else [])]
     answer = invoke("train gap", *small, *COLUMNS, *flags, "--unknown-ids", "drop", *budget)
     assert answer.code == 2 and words in answer.err and not recorded()
 
@@ -243,8 +243,22 @@ def test_a_table_without_features_gets_a_constant_one(invoke: Invoke, tmp_path: 
     assert named.code == 1 and named.json["command"] is None  # features were required
 
 
-def test_classes_that_no_private_label_has_are_explained(invoke: Invoke, files: Files) -> None:
-    answer = invoke("check", *files.flags, "--classes", "T0,T1", "--unit", "node-record", "--directed")
+@pytest.mark.parametrize("unit", ["node", "node-record"])
+def test_classes_that_no_private_label_has_are_explained(invoke: Invoke, files: Files, unit: str) -> None:
+    answer = invoke("check", *files.flags, "--classes", "T0,T1", "--unit", unit, "--directed")
     assert "spelled otherwise than in --classes count as missing" in " ".join(answer.out.split())
-    same = invoke("check", *files.flags, "--classes", "t0,t1", "--unit", "node-record", "--directed")
+    same = invoke("check", *files.flags, "--classes", "t0,t1", "--unit", unit, "--directed")
     assert same.out.replace("t0", "T0").replace("t1", "T1") == answer.out  # nothing depends on the labels
+
+
+def test_edges_in_two_records_are_noted(invoke: Invoke, files: Files) -> None:
+    found = {}
+    for flags in ((), ("--directed",)):
+        answer = invoke(
+            "check", *files.flags, "--classes", "t0,t1,t2", "--unit", "node-record", *flags, "--json"
+        )
+        found[flags] = answer.json
+    mutual, declared = found.values()
+    assert any("in the records of both of its nodes" in note for note in mutual["notes"])
+    assert "--unit node " in mutual["command"] and "--unit node-record " in declared["command"]
+    assert not any("both of its nodes" in note for note in declared["notes"])
