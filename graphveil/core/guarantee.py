@@ -415,6 +415,11 @@ class Guarantee(Facts):
         return epsilon_of(self.coalition_mu, left) if left > 0 else math.inf
 
     @property
+    def covers_predictions(self) -> bool:
+        """Whether predictions for other nodes are covered: under ``node`` not those that read own lists."""
+        return self.unit != Node.name or self.edge_use != "read"
+
+    @property
     def mutual_epsilon(self) -> float:
         """Epsilon for both stored directions of one edge: two aggregates, or a larger change."""
         return multi_edge_epsilon(self.event, 2, 2 if self.linear_group_scaling else math.sqrt(2), self._left)

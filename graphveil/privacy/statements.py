@@ -420,7 +420,7 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
     unseen = "those for that person alone"
-    if guarantee.unit == Node.name and guarantee.edge_use == "read":  # then that of a neighbor is not covered
+    if not guarantee.covers_predictions:
         unseen, condition = "predictions for single nodes", _OWN_LISTS
     return (
         f"Suppose that an attacker knows all other records and must decide {attacker_question}. The attacker "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.core.unit import UNITS, LocalAttributes, Node, NoUnit
+from graphveil.core.unit import UNITS, LocalAttributes, NoUnit
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_table
 
@@ -210,8 +210,8 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
     >>> "row v only for people authorized" in rows_page(owner, ["predictions.parquet"])
     True
     """
-    reads_lists = guarantee.unit == Node.name and guarantee.edge_use == "read"
-    files = [(name, _ROW_DISCLOSES[name] + (_AND_LIST if reads_lists else "")) for name in names]
+    listed = "" if guarantee.covers_predictions else _AND_LIST
+    files = [(name, _ROW_DISCLOSES[name] + listed) for name in names]
     return render("per_node.md", files=files, unit=guarantee.unit)
 
 

@@ -76,7 +76,11 @@ def _totals(
         yield total_cells("this run", None, 0.0)
         return
     lists = guarantee.edge_use == "lists"
-    yield total_of("released item model" if lists else "released model and its predictions", guarantee)
+    outputs = "its predictions" if guarantee.covers_predictions else "noisy aggregates"
+    yield total_of("released item model" if lists else f"released model and {outputs}", guarantee)
+    if not guarantee.covers_predictions:
+        words = "the same, for people who know some nodes' lists of edges and see their predictions"
+        yield total_cells(words, guarantee.coalition_epsilon, guarantee.delta, mark_of(guarantee))
     runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
     if runs > 1 or metrics["baseline_guarantee"] is not None:
         additional = " and their baselines" if metrics["baseline_guarantee"] is not None else ""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphveil.core.guarantee import EDGE_USES, EdgeUse
 from graphveil.core.unit import (
     UNITS,
     DirectedEdge,
+    Node,
     NodeBoundedDegree,
     NodeRecord,
     NodeUnit,
@@ -24,7 +26,7 @@ from graphveil.core.unit import (
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.statements import LIST_NULLED, LIST_REPLACED
+from graphveil.privacy.statements import LIST_NULLED, LIST_REPLACED, summary
 
 MU = calibrate_mu(4.0, 1e-5)
 ROWS = compose(Gaussian(MU))
@@ -232,3 +234,13 @@ def test_as_dict_has_the_parameters_of_node_units_only() -> None:
     assert owner["edge_epsilon"] == pytest.approx(epsilon_of(0.1, 1e-5))
     assert of(NodeRecord(), edge_use="never").as_dict()["edge_epsilon"] == 0.0
     assert not {"replace_one", "max_degree", "edge_epsilon"} & set(of(UndirectedEdge()).as_dict())
+
+
+def test_predictions_that_read_own_lists_are_not_covered_under_unit_node() -> None:
+    """An attacker of the summary sees no prediction if those of neighbors read the list with the person."""
+    queried = Guarantee.from_event(Node(), Gaussian(0.5), delta=1e-5, releases=1, coalition_mu=0.9)
+    read = replace(queried, edge_use="read")
+    assert queried.covers_predictions and not read.covers_predictions
+    assert "except those for that person alone" in summary(queried)
+    assert "except predictions for single nodes" in summary(read)
+    assert "see these predictions, the bound is weaker" in summary(read)
