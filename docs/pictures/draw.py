@@ -216,7 +216,7 @@ def logo() -> Figure:
 
 def units() -> Figure:
     """Return a pair of neighboring graphs for each privacy unit."""
-    figure, axes = canvas(468, 838)
+    figure, axes = canvas(468, 951)
     caption(axes, 12, 22, "A ~ B: neighboring datasets. Only the orange part differs.", bold=True, size=12.5)
     shape = [(36, 30), (96, 18), (126, 62), (70, 86), (24, 76)]
     edges = [(0, 1), (1, 2), (2, 3), (0, 4)]
@@ -236,8 +236,13 @@ def units() -> Figure:
             {"different": [(1, 3), (1, 5)], "marked": [1]},
         ),
         (
+            "node",
+            "one node with all its edges, in any graph",
+            {"different": [(3, 1), (2, 3)], "marked": [3]},
+        ),
+        (
             "node-bounded-degree",
-            "one node with all its edges",
+            "the same, if no degree exceeds a number",
             {"different": [(3, 1), (2, 3)], "marked": [3]},
         ),
         ("local-attributes", "features and label of one node", {"marked": [3]}),
@@ -347,8 +352,7 @@ def choose_unit() -> Figure:
     branches = [
         (
             ("Does each person declare only\ntheir own edges?", "node-record"),
-            ("Mutual edges: do you know a\npublic maximum degree?", "node-bounded-degree"),
-            "node-record, which protects\none mutual edge at a larger ε",
+            "node\n(edges are mutual)",
         ),
         (
             ("Are some edges public and\nothers private?", "edge-subset"),
@@ -365,8 +369,7 @@ def choose_unit() -> Figure:
             box(axes, x, y + 66, 168, [result], BLUE, height=30)
             arrow(axes, (x + 222, y + 46), (x + 222, y + 106))
             caption(axes, x + 230, y + 76, "no", size=11)
-        lines = last.split("\n")
-        box(axes, x, 458, 266, lines, BLUE, height=48, bold=len(lines) == 1)
+        box(axes, x, 246 + 106 * len(questions), 266, last.split("\n"), BLUE, height=48)
     return figure
 
 
@@ -395,6 +398,11 @@ def auto() -> Figure:
         [
             (
                 "Unit node-record: is a noisy mean\nout-degree above a public threshold?",
+                "yes",
+                "classcode,\nelse mlp",
+            ),
+            (
+                "Unit node: is a noisy h-index of\ndegrees above a public threshold?",
                 "yes",
                 "classcode,\nelse mlp",
             ),

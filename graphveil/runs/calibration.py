@@ -13,7 +13,7 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
-from graphveil.core.events import ApproximateDP, Composed, compose
+from graphveil.core.events import ApproximateDP, Composed, without_failures
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
@@ -252,11 +252,11 @@ def _calibration_of(method: str, unit: Unit, plan: ReleasePlan | None, delta: fl
         guarantee = Guarantee.from_event(unit, Composed(()), delta=delta, releases=0)
         return _calibration(method, guarantee, 0.0, [], mu=total_mu(guarantee.event))
     guarantee = Guarantee.from_event(unit, plan.event, delta=delta, releases=1, slack=plan.slack)
-    parts = compose(guarantee.event).events
-    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in parts):
+    event = without_failures(guarantee.event)
+    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in event.events):
         bound = guarantee.epsilon  # bounds that simply add up have no Renyi bound but their sum
     else:
-        bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta)
+        bound = renyi.epsilon_of_event(event, guarantee.delta - guarantee.additive_delta)
     return _calibration(
         method,
         guarantee,

@@ -78,14 +78,15 @@ class ClassCode(Estimator):
             probabilities. The noise grows with the largest edge weight.
         weight_rows: Posteriors that weights by cosine read: ``"input"`` for those from features, or
             ``"previous"`` for those of the previous round, if there are two.
-        read_own_edges: Unit ``node-record``: also predict a node from the aggregates of its out-neighbors.
-            This helps most at small epsilon. The prediction then depends on the node's own out-edges.
+        read_own_edges: Units ``node-record`` and ``node``: also predict a node from the aggregates of its
+            neighbors. This helps most at small epsilon. The prediction then depends on the node's own list
+            of edges. None for True under ``node``, and for False under ``node-record``.
         targets: Unit ``node-record``: nodes whose aggregates are released; fewer nodes need less noise. None
             for all, ``"unlabeled"``, ``"test"``, or node ids. Other nodes are predicted from their features.
             With None, aggregates of training nodes have a quarter of the weight.
         unlabeled_send: Unit ``node-record``: whether nodes outside of training send GNN messages.
-        encoder_share: Unit ``node-record``: share of mu^2 for the encoder. None for 0.2 with
-            ``read_own_edges``, otherwise chosen from the budget and public sizes.
+        encoder_share: Units ``node-record`` and ``node``: share of mu^2 for the encoder. None for 0.2 under
+            ``node-record`` with ``read_own_edges``, otherwise chosen from the budget and public sizes.
 
     Privacy:
         Unit: ``undirected-edge`` or ``directed-edge``. Reads: private edges; features and labels are public.
@@ -99,7 +100,14 @@ class ClassCode(Estimator):
         aggregates and combiner. These, and the predictions for all nodes except q, are mu-GDP for the record
         of q. The prediction for q is only for people who are authorized to access q's record.
 
-        Proofs: ``docs/privacy/proofs/classcode.md``.
+        Unit: ``node``. Reads: features, labels and all edges. Charges: one release, for the h-index of the
+        degrees, the encoder, one aggregation, its sums by class, and two weights. Public: all of these. They
+        are mu-GDP for any node with all its edges, except with a probability that is part of delta. The
+        prediction for a node also reads its own list of edges, unless ``read_own_edges=False``. It is only
+        for people who are authorized to access both. ``guarantee.coalition_epsilon`` bounds what such people
+        learn about others.
+
+        Proofs: ``docs/privacy/proofs/classcode.md``, ``docs/privacy/proofs/node.md``.
 
     >>> from graphveil.data import RECIPES, synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -175,7 +183,8 @@ class ClassCode(Estimator):
             raise ConfigError(
                 "private_metrics counts correct predictions, but under unit 'node' predictions that read the "
                 "own list of a node also depend on its neighbors, so counts of them have no bound. Set "
-                "read_own_edges=False (--no-read-own-edges), or omit private_metrics (--private-metrics)."
+                "read_own_edges=False (--set read_own_edges=false), or omit private_metrics "
+                "(--private-metrics)."
             )
 
     def _changed(self, options: tuple[str, ...]) -> list[str]:

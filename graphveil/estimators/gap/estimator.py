@@ -85,6 +85,9 @@ class GAP(NetworkKeywords, Estimator):
         (``node-bounded-degree``). The latter does not cover the node's own aggregate. Predictions for a node
         also read its own record, and are only for people who are authorized to access it.
 
+        Unit: ``node``. Reads and charges the same, and the h-index of the degrees, which bounds the effect of
+        a node on each hop. Aggregates are covered for all nodes.
+
         Predicting another graph is a new release (``predict_proba``). If a graph has grown, only its new
         edges are queried. ``guarantee_with_predictions`` is the total.
 
