@@ -4684,7 +4684,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:trains_baseline",
-                'unit not in ("node", "node-record", "node-bounded-degree") if baseline is None else baseline',
+                "not is_node_level(unit) if baseline is None else baseline",
                 "baseline is not False",
             ),
         ],
