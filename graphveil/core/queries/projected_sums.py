@@ -257,10 +257,8 @@ class ProjectedSumQuery(GaussianQuery):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         (vectors,), public = data.arrays, data.public
         assert public.degree_bound is not None
-        nodes, bound = public.num_nodes, public.degree_bound
-        weight_bits = math.ceil(math.log2(bound * math.sqrt(nodes) / ROUNDING))
-        room = _SUM_BITS - weight_bits - math.log2(nodes) + math.log2(bound) / 2
-        message_bits = min(_MESSAGE_BITS, math.floor(room))
+        bound = public.degree_bound
+        weight_bits, message_bits = fixed_point_bits(public.num_nodes, bound)
         messages = grid_messages(vectors, message_bits)
         weights = fixed_point_weights(np.maximum(out_degrees(private), bound), weight_bits)
         table = messages * weights[:, None]
@@ -272,6 +270,20 @@ class ProjectedSumQuery(GaussianQuery):
             )
         finally:
             table.fill(0)  # products reveal the length of their sources' lists
+
+
+def fixed_point_bits(nodes: int, bound: int) -> tuple[int, int]:
+    """Return the binary places of weights and of messages, for public sizes.
+
+    Rounding the weights of D sources, of up to N entries each, moves sums by at most 0.005, and any sum of N
+    products fits in 64 bits.
+
+    >>> fixed_point_bits(20_000, 400), fixed_point_bits(1_000_000, 5_000)
+    ((24, 14), (30, 14))
+    """
+    weight_bits = math.ceil(math.log2(bound * math.sqrt(nodes) / ROUNDING))
+    room = _SUM_BITS - weight_bits - math.log2(nodes) + math.log2(bound) / 2
+    return weight_bits, min(_MESSAGE_BITS, math.floor(room))
 
 
 def fixed_point_weights(degrees: Sizes, bits: int) -> Sizes:
@@ -412,19 +424,23 @@ class ClassMomentsQuery(RecordCountQuery):
         return PreparedData(public, (data.rows, data.classes))
 
     def example_data(self, graph: ExampleGraph) -> ClassMomentsData:
-        bits = max(1, math.ceil(math.log2(self.classes)))
+        rng, bits = graph.generator("classes"), max(1, math.ceil(math.log2(self.classes)))
         numbers = graph.outcomes(bits) @ (1 << np.arange(bits)) % self.classes
-        classes = np.where(graph.there, numbers, -1)[self._counted(graph)].astype(np.int64)
-        drawn = graph.generator("rows").normal(size=(graph.nodes, self.dim))[self._counted(graph)]
-        return ClassMomentsData(torch.from_numpy(self.radius * drawn), torch.from_numpy(classes))
+        if rng.random() < 0.5:  # a replaced record has the opposite row, in the same class
+            numbers = rng.integers(self.classes, size=graph.nodes)
+        counted = self._counted(graph)
+        classes = np.where(graph.there, numbers, -1)[counted].astype(np.int64)
+        rows = graph.vectors(self.dim, self.radius)[torch.from_numpy(counted)]
+        return ClassMomentsData(rows, torch.from_numpy(classes))
 
     @forms_private_sum("ClassMomentsQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         rows, classes = data.arrays
-        steps, factors = self.unit_steps, self._factors()
+        steps, factors = self.unit_steps, self.factors()
         moments = torch.cat([rows.to(torch.float64), torch.ones(len(rows), 1)], dim=1)
         lengths = moments[:, :-1].norm(dim=1, keepdim=True)
-        moments[:, :-1] *= (self.radius / lengths.clamp_min(self.radius)).nan_to_num(0.0)
+        moments[:, :-1] *= self.radius / lengths.clamp_min(self.radius)
+        moments = moments.nan_to_num(0.0)  # a row that is infinite or not a number counts as zero
         whole = (moments * factors * steps).trunc().to(torch.int64)
         whole[whole.square().sum(dim=1) > int(steps) ** 2] = 0
         inside = (classes >= 0) & (classes < self.classes)
@@ -434,7 +450,7 @@ class ClassMomentsQuery(RecordCountQuery):
         exact = (member.T @ whole[inside]).numpy()
         return torch.from_numpy((exact + drawn) / steps) / factors
 
-    def _factors(self) -> Tensor:
+    def factors(self) -> Tensor:
         """Return what rows and the constant are multiplied by, just below the bound in spite of rounding."""
         of_rows = math.sqrt(1 - self.count_share) / self.radius
         factors = torch.full((self.dim + 1,), of_rows, dtype=torch.float64)
