@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, singledispatch
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from graphveil.audit.query_neighbor_tests import (
     law,
     own_rows,
     reason_without_example,
+    with_degree_bound,
     zero_noise_plan,
 )
 from graphveil.audit.small_graphs import adjacency, family
@@ -74,6 +76,14 @@ from graphveil.core.queries.pair_sums import (
     PairSumData,
     PairSumQuery,
     PairTerms,
+)
+from graphveil.core.queries.projected_sums import (
+    ClassMomentsData,
+    ClassMomentsQuery,
+    DegreeHIndexData,
+    DegreeHIndexQuery,
+    ProjectedSumData,
+    ProjectedSumQuery,
 )
 from graphveil.core.queries.record_counts import (
     AccuracyCountData,
@@ -368,6 +378,54 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> Canaries:
     return _of_rows(query, context, count, insert, groups if query.needs_groups else None, sigma, own)
 
 
+_HUBS = 8, 64  # the least and the largest number of hubs of a canary
+
+
+@build_canaries.register
+def _of_projected_sums(query: ProjectedSumQuery, context: CanaryContext) -> Canaries:
+    """Nodes that D hubs list, whose degrees are then above the degree bound D.
+
+    The hubs have the same recipients, and so has the canary, whose vector is the opposite of theirs. As many
+    others with the canary's vector send to these recipients, so that no sum is shortened. They list a canary
+    with the opposite vector if records are replaced. The bound holds for each canary: of the nodes that list
+    it at most D have a degree above D.
+    """
+    hubs = min(max(_HUBS[0], math.ceil(query.radius**2) + 1), _HUBS[1])
+    each = 1 + 3 * hubs
+    count = canaries_per_release(query.dim, each)
+    nodes, place = count * each, np.arange(count) * each
+    replaced = getattr(context.unit, "replace_one", False)
+    of_hubs, of_others = np.arange(1, 1 + hubs), np.arange(1 + hubs, 1 + 2 * hubs)
+    recipients = np.arange(1 + 2 * hubs, each)
+    senders = place[:, None] + np.concatenate([of_hubs, of_others])
+
+    def lists(sources: Indices, targets: Indices) -> tuple[Indices, Indices]:
+        """Return edges from each source of a canary (n, k) to each target of it (n, m)."""
+        shape = (*sources.shape, targets.shape[1])
+        return (
+            np.broadcast_to(sources[:, :, None], shape).ravel(),
+            np.broadcast_to(targets[:, None, :], shape).ravel(),
+        )
+
+    def insert(who: Coins) -> tuple[Adjacency, ProjectedSumData]:
+        vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
+        vectors[torch.from_numpy((place[:, None] + of_hubs).ravel()), 0] = 1.0
+        vectors[torch.from_numpy((place[:, None] + of_others).ravel()), 0] = -1.0
+        vectors[torch.from_numpy(place[who]), 0] = -1.0
+        own, listed_by = place[who], [place[who, None] + of_hubs]
+        if replaced:
+            vectors[torch.from_numpy(place[~who]), 0] = 1.0
+            own, listed_by = place, [*listed_by, place[~who, None] + of_others]
+        every = [lists(senders, place[:, None] + recipients), lists(own[:, None], own[:, None] + recipients)]
+        every += [lists(one, one[:, :1] // each * each) for one in listed_by]
+        ends = (np.concatenate(part) for part in zip(*every, strict=True))
+        return Adjacency.from_edges(*ends, num_nodes=nodes, directed=True), ProjectedSumData(vectors)
+
+    fine = replace(query, grid_bits=max(query.grid_bits, query.grid_for(nodes, query.dim)))
+    given = with_degree_bound(fine, hubs)
+    return _of_rows(given, context, count, insert, None, np.full(nodes, query.sigma), place[:0])
+
+
 @build_canaries.register
 def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> Canaries | str:
     """Sources with separate lists that use the whole budget, and a vector at its bound."""
@@ -483,6 +541,54 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> Canaries |
         score=lambda answer: answer.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)),
         rounds=context.rounds(count, math.sqrt(each) / query.sigma),
         groups=torch.full((2,), context.group) if query.groups > 1 else None,
+    )
+
+
+_CLIQUE, _MOMENTS = 9, 1 << 9  # nodes of a graph, and classes of a release
+
+
+@build_canaries.register
+def _of_h_indices(query: DegreeHIndexQuery, context: CanaryContext) -> Canaries:
+    """One node of a clique, in each release."""
+    every = np.array(list(combinations(range(_CLIQUE), 2))).T
+
+    def insert(coins: Coins) -> tuple[Adjacency, DegreeHIndexData]:
+        ends = every if coins[0] else every[:, every[0] > 0]
+        return Adjacency.from_edges(*ends, num_nodes=_CLIQUE, directed=False), DegreeHIndexData()
+
+    def score(answers: Floats) -> Floats:
+        return np.asarray(answers[:, 0] / query.sigma)
+
+    each = replace(query, failure=query.failure / _ANSWERS)  # with the same noise
+    return Canaries(each, 1, insert, score, _RELEASES // 2, answers=_ANSWERS)
+
+
+@build_canaries.register
+def _of_moments(query: ClassMomentsQuery, context: CanaryContext) -> Canaries | str:
+    """A record for each class, of more classes, with a row of the largest norm."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    count = max(2, min(NUMBERS // (query.dim + 1), _MOMENTS))
+    wide, classes = replace(query, classes=count), torch.arange(count)
+    replaced = getattr(context.unit, "replace_one", False)
+    graph = Adjacency.from_edges([], [], num_nodes=2, directed=True)  # which counts of records do not read
+    along = np.zeros(query.dim + 1)  # the direction of the change
+    along[0], along[-1] = math.sqrt(1 - query.count_share), 0.0 if replaced else math.sqrt(query.count_share)
+    scales = query.factors().numpy() * along / (np.linalg.norm(along) * query.sigma)
+
+    def insert(coins: Coins) -> tuple[Adjacency, ClassMomentsData]:
+        inside, rows = torch.from_numpy(coins), torch.zeros(count, query.dim, dtype=torch.float64)
+        rows[:, 0] = torch.where(inside, query.radius, -query.radius)
+        return graph, ClassMomentsData(rows, classes if replaced else torch.where(inside, classes, -1))
+
+    shift = (2 * along[0] if replaced else 1.0) / query.sigma
+    return Canaries(
+        wide,
+        count,
+        insert,
+        lambda answer: answer @ scales,
+        context.rounds(count, shift / 2),
+        torch.full((2,), context.group) if query.groups > 1 else None,
     )
 
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -69,9 +69,10 @@ from graphveil.core.noise.steps import StepNoise
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
-from graphveil.core.query import Query, QueryData
+from graphveil.core.queries.projected_sums import ClassMomentsQuery
+from graphveil.core.query import PreparedData, PublicInputs, Query, QueryData
 from graphveil.core.release import Release
-from graphveil.core.unit import DirectedEdge, NodeBoundedDegree, NodeRecord, NodeUnit, Unit
+from graphveil.core.unit import DirectedEdge, Node, NodeBoundedDegree, NodeRecord, NodeUnit, Unit
 from graphveil.errors import ConfigError
 
 _CERTAIN = 40.0  # an epsilon at which a node pair is reported wrongly with probability e^-40
@@ -172,6 +173,22 @@ def zero_noise_plan(
     """Return the plan whose answers are the exact sums, for every query that adds noise to a sum."""
     exact: list[Any] = [_WithoutOwnNoise(query) if query.exact_noise else query for query in queries]
     return ReleasePlan(unit, tuple(exact), delta=1e-3, sampler=sampler)
+
+
+def with_degree_bound(query: Query, bound: int) -> Query:
+    """Return a query that needs a degree bound with a given one, so that it needs no query before it.
+
+    The bound is an answer of the release, so it is the same for neighbors that are compared.
+    """
+    if not query.needs_degree_bound:
+        return query
+    kind = type(query)
+
+    def prepare(self: Any, data: Any, public: PublicInputs) -> PreparedData:
+        return kind.prepare(self, data, replace(public, degree_bound=bound))
+
+    given = type(kind.__name__, (kind,), {"needs_degree_bound": False, "prepare": prepare})
+    return cast(Query, given(**vars(query)))
 
 
 Floats = npt.NDArray[np.float64]
@@ -351,6 +368,8 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
             return ChargedLoss(pure=event.epsilon)
         case ApproximateDP(delta=0.0):
             return ChargedLoss(pure=event.epsilon)
+        case ApproximateDP(epsilon=0.0):
+            return ChargedLoss()  # delta is for a failure that does not occur here
         case PoissonGaussian() | PoissonRoots():
             return ChargedLoss(math.sqrt(event.steps) * event.change / event.noise_multiplier)
         case Composed():
@@ -429,6 +448,8 @@ def law(query: Query, view: NeighborView, answer: Floats) -> Law:
             slots = np.arange(view.public.domain.slots.total)
             return FlipLaw(np.isin(slots, answer), np.array(1 / (1 + np.exp(epsilon))))
     sigma = np.array(query.noise)
+    if isinstance(query, ClassMomentsQuery):
+        return GaussianLaw(answer, sigma / query.factors().numpy())
     return GaussianLaw(answer, sigma[view.groups.numpy()][:, None] if len(sigma) > 1 else sigma)
 
 
@@ -465,7 +486,6 @@ class _Comparison(FindingLog):
         total = math.inf if mutual else total_mu(compose(*self._events))
         self._charged_mu = math.inf if total is None else total  # of the whole plan: no pair may cost more
         self._sampler = RecordingZeroNoise.with_new_list()
-        self._plan = zero_noise_plan(unit, self._queries, self._sampler)
         self._attained: dict[str, float] = {}
 
     def over(self, families: Families, pairs: int, seed: int) -> NeighborTestResult | None:
@@ -491,11 +511,14 @@ class _Comparison(FindingLog):
         data = self._data(views)
         if not data or not drawn.neighbors:
             return
-        before, drawn_before = self._answers(views[0], data)
+        bound = drawn.degree_bound() if any(query.needs_degree_bound for query in self._queries) else 0
+        queries = tuple(with_degree_bound(query, bound) for query in self._queries)
+        plan = zero_noise_plan(self._unit, queries, self._sampler)
+        before, drawn_before = self._answers(plan, views[0], data)
         for neighbor in drawn.neighbors[:most]:
             others = [replace(view, graph=neighbor.graph) for view in views]
             of_records = isinstance(self._unit, NodeUnit)  # under other units the data are public
-            after, drawn_after = self._answers(others[0], self._data(others) if of_records else data)
+            after, drawn_after = self._answers(plan, others[0], self._data(others) if of_records else data)
             self.pairs += 1
             pair = _Pair(self._queries, self._unit, views, others, (before, after), neighbor.place)
             if not pair.has_public_shapes():
@@ -523,10 +546,12 @@ class _Comparison(FindingLog):
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
 
-    def _answers(self, view: "NeighborView", data: list[QueryData[Any]]) -> tuple[list[Floats], list[Draw]]:
+    def _answers(
+        self, plan: ReleasePlan, view: "NeighborView", data: list[QueryData[Any]]
+    ) -> tuple[list[Floats], list[Draw]]:
         self._sampler.drawn.clear()
         edges = adjacency(view.graph, view.public, weighted=self._weighted)
-        release = Release.open(self._plan, edges, view.groups, budget=MemoryLedger(), label="audit")
+        release = Release.open(plan, edges, view.groups, budget=MemoryLedger(), label="audit")
         return [release.answer(one).double().numpy() for one in data], self._sampler.drawn.copy()
 
     def _privacy_cost(
@@ -600,6 +625,9 @@ class _Pair:
             if isinstance(self.unit, NodeUnit):
                 ends = (np.flatnonzero(graph.a[q]).tolist() for graph in both for q in self.place)
                 reached = set(chain.from_iterable(ends))
+            if isinstance(self.unit, Node):  # also the own row, and those of nodes that share a neighbor
+                sharing = (graph.a[graph.a[:, q] > 0].any(axis=0) for graph in both for q in self.place)
+                reached.update(self.place, *(np.flatnonzero(one).tolist() for one in sharing))
             changed = {*np.flatnonzero((x != y).any(axis=1)).tolist()}
             if not changed <= reached | {*own_rows(query, self.unit, self.place)}:
                 return True

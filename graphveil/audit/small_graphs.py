@@ -19,7 +19,16 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
+from graphveil.core.queries.projected_sums import h_index
+from graphveil.core.unit import (
+    DirectedEdge,
+    EdgeSubset,
+    Node,
+    NodeBoundedDegree,
+    NodeRecord,
+    UndirectedEdge,
+    Unit,
+)
 from graphveil.errors import ConfigError
 
 Rng = np.random.Generator
@@ -238,6 +247,8 @@ def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
 
 FAMILY_NODES, _NEIGHBORS = 9, 12  # largest numbers of nodes, and of neighbors of one graph
 _MAX_WEIGHT = 2.0  # of an edge
+_ABOVE = (0, 0, 0, 1, 5)  # how far a degree bound is above the largest h-index
+_MAX_HUBS, _MAX_RECIPIENTS, _MAX_CHANGED = 6, 16, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +293,12 @@ class Family:
     graph: SmallGraph
     neighbors: tuple[Neighbor, ...]
     public: PublicGraphFacts
+
+    def degree_bound(self) -> int:
+        """Return a degree bound D of a release: the h-index of no graph of the family is larger."""
+        graphs = self.graph, *(neighbor.graph for neighbor in self.neighbors)
+        largest = max(h_index(graph.a.sum(axis=1).astype(np.int64)) for graph in graphs)
+        return max(1, largest) + int(self.public.draw("degree bound").choice(_ABOVE))
 
 
 Families = Callable[[Rng, tuple[int, ...]], Family | None]
@@ -377,6 +394,68 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
         rest = {pair for pair in graph.edges if q not in pair}
         others += _changed_records(graph, q, rest, unit.replace_one)
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
+
+
+@family.register
+def _node_family(unit: Node, rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Delete nodes with all their edges; in two of three graphs one of them is adjacent to hubs."""
+    kind, others = rng.choice(["any", "hubs", "two kinds of hubs"]), []
+    mutual = bool(kind != "two kinds of hubs" and rng.random() < 0.6)
+    if kind == "any":
+        graph = draw_graph(rng, directed=not mutual, most=FAMILY_NODES)
+        changed = rng.permutation(graph.nodes)[:_MAX_CHANGED].tolist()
+    elif kind == "hubs":
+        graph = _hubs(rng, directed=not mutual)
+        changed = [0, *rng.permutation(graph.nodes)[: _MAX_CHANGED - 1].tolist()]
+    else:
+        graph, other = _other_hubs(rng)
+        changed = [0]
+        others += [Neighbor(other, (0,))] if unit.replace_one else []
+    for q in changed:
+        rest = {pair for pair in graph.edges if q not in pair}
+        others += _changed_records(graph, q, rest, unit.replace_one)
+        if unit.replace_one:  # also by any other record with other edges
+            own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
+            own = own | {(v, u) for u, v in own} if mutual else own | {(v, q) for _, v in own}
+            other = graph.with_edges(rest | own)
+            other = other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES)))
+            others.append(Neighbor(other, (q,)))
+    return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
+
+
+def _hubs(rng: Rng, *, directed: bool) -> SmallGraph:
+    """Return a graph in which node 0 is adjacent to hubs with equal records and the same neighbors.
+
+    Its record is that of the hubs or the opposite one, and it is adjacent to some of their neighbors.
+    """
+    hubs = int(rng.integers(1, _MAX_HUBS + 1))
+    recipients = int(rng.integers(hubs, _MAX_RECIPIENTS + 1))
+    kept, listed = rng.choice([1.0, 1.0, 0.8]), rng.choice([0.0, 1.0, rng.random()])
+    first = 1 + hubs
+    edges = [(hub, 0) for hub in range(1, first)]
+    edges += [
+        (hub, v) for hub in range(1, first) for v in range(first, first + recipients) if rng.random() < kept
+    ]
+    edges += [(0, v) for v in range(first, first + recipients) if rng.random() < listed]
+    graph = SmallGraph.from_edges(first + recipients, edges, directed=directed, rng=rng)
+    x, y = graph.x.copy(), graph.y.copy()
+    x[1:first], y[1:first] = x[1], y[1]
+    x[0], y[0] = (1 - x[1] if rng.random() < 0.7 else x[1]), y[1]
+    return replace(graph, x=x, y=y)
+
+
+def _other_hubs(rng: Rng) -> Neighbors:
+    """Return directed graphs in which some hubs list node 0, or others with the opposite record do."""
+    hubs = int(rng.choice([1, 2, _MAX_HUBS - 1, _MAX_HUBS]))
+    first, last = 1 + 2 * hubs, 1 + 3 * hubs
+    edges = [(u, v) for u in range(first) for v in range(first, last)]
+    graphs = []
+    for own, sign in ((range(1, 1 + hubs), 0.0), (range(1 + hubs, first), 1.0)):
+        graph = SmallGraph.from_edges(last, [*edges, *((hub, 0) for hub in own)], directed=True)
+        x = np.full((last, FEATURES), 0.5)
+        x[1 : 1 + hubs], x[1 + hubs : first], x[0] = 1.0, 0.0, sign
+        graphs.append(replace(graph, x=x, y=np.zeros(last, dtype=np.int64)))
+    return graphs[0], graphs[1]
 
 
 def _changed_records(graph: SmallGraph, q: int, rest: set[Pair], replaced: bool) -> list[Neighbor]:

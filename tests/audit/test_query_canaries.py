@@ -36,6 +36,7 @@ from graphveil.core.queries.list_products import ListProductQuery
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery, OutEdgeSumQuery
 from graphveil.core.queries.pair_sums import EdgeProductQuery, PairHistogramQuery, PairSumQuery
+from graphveil.core.queries.projected_sums import ClassMomentsQuery, DegreeHIndexQuery, ProjectedSumQuery
 from graphveil.core.queries.record_counts import (
     AccuracyCountQuery,
     FeatureHistogramQuery,
@@ -45,7 +46,7 @@ from graphveil.core.queries.record_counts import (
 from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query
-from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.core.unit import DirectedEdge, EdgeSubset, Node, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.mechanisms import (
     EvenAllocation,
     FeatureRR,
@@ -138,6 +139,21 @@ PLANS = {
     "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.9,), True, HeldOutPairs(0.1, 0)),), DELTA),
     "pair histogram": ReleasePlan(
         EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
+    ),
+    "projected sums": ReleasePlan(
+        Node(),
+        (DegreeHIndexQuery(sigma=50.0, failure=1e-6), ProjectedSumQuery(dim=3, sigma=3.0, grid_bits=15)),
+        DELTA,
+    ),
+    "projected sums of replaced nodes": ReleasePlan(
+        Node(replace_one=True),
+        (DegreeHIndexQuery(sigma=50.0, failure=1e-6), ProjectedSumQuery(dim=2, sigma=4.0, radius=1.0)),
+        DELTA,
+    ),
+    "h-index": ReleasePlan(Node(), (DegreeHIndexQuery(sigma=0.7, failure=1e-6, grid_bits=7),), DELTA),
+    "moments": ReleasePlan(Node(), (ClassMomentsQuery(classes=3, dim=2, radius=4.0, sigma=0.6),), DELTA),
+    "moments of replaced nodes": ReleasePlan(
+        Node(replace_one=True), (ClassMomentsQuery(classes=3, dim=2, radius=4.0, sigma=1.2),), DELTA
     ),
     "products": ReleasePlan(OWNER, (ListProductQuery(columns=6, sigma=0.8),), DELTA),
     "products of replaced lists": ReleasePlan(
@@ -292,6 +308,9 @@ EXAMPLES = [
     "total",
     "tally",
     "outcomes",
+    "h-index",
+    "moments",
+    "moments of replaced nodes",
     "products",
     "products of replaced lists",
     "products and edges",

@@ -28,6 +28,7 @@ from graphveil.core.queries.out_edge_sums import (
     OutEdgeSumQuery,
 )
 from graphveil.core.queries.pair_sums import EdgeProductQuery, PairHistogramQuery, PairSumQuery
+from graphveil.core.queries.projected_sums import ClassMomentsQuery, DegreeHIndexQuery, ProjectedSumQuery
 from graphveil.core.queries.record_counts import (
     AccuracyCountQuery,
     FeatureHistogramQuery,
@@ -42,6 +43,7 @@ from graphveil.core.unit import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
+    Node,
     NodeBoundedDegree,
     NodeRecord,
     UndirectedEdge,
@@ -50,6 +52,7 @@ from graphveil.core.unit import (
 
 EDGE, STORED, SUBSET = UndirectedEdge(), DirectedEdge(), EdgeSubset()
 OWNER, REPLACED, BOUNDED = NodeRecord(), NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=2)
+NODE, OTHER = Node(), Node(replace_one=True)
 HOP = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 2.0, 0.9), 2)
 STEPS = EdgeAttentionQuery(
     dim=2, classes=3, steps=9, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.1
@@ -107,8 +110,23 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
         ),
     ),
     "bounded degree": ((BOUNDED, replace(BOUNDED, replace_one=True)), lambda unit: hops(1.0, 2, 2, unit)),
+    "h-index": ((NODE, OTHER), lambda unit: (DegreeHIndexQuery(sigma=2.0, failure=1e-6),)),
+    "projected sums": (
+        (NODE, OTHER),
+        lambda unit: (
+            DegreeHIndexQuery(sigma=1e3, failure=1e-6),
+            ProjectedSumQuery(dim=2, sigma=3.0, radius=0.7),
+        ),
+    ),
+    "class moments": (
+        (NODE, OTHER, OWNER, REPLACED, BOUNDED),
+        lambda unit: (
+            ClassMomentsQuery(classes=3, dim=2, radius=1.5, sigma=3.0, partition="p", pays=(True, False)),
+            ClassMomentsQuery(classes=3, dim=2, radius=0.2, sigma=3.0),
+        ),
+    ),
     "record counts": (
-        (OWNER, REPLACED, BOUNDED),
+        (OWNER, REPLACED, BOUNDED, NODE, OTHER),
         lambda unit: (
             AccuracyCountQuery(candidates=3, sigma=2.0),
             OutcomeCountQuery(sigma=3.0),
@@ -236,7 +254,9 @@ def families(unit: Unit, count: int = 60) -> Iterator[Family]:
         yield found
 
 
-@pytest.mark.parametrize("unit", [OWNER, REPLACED, BOUNDED, replace(BOUNDED, replace_one=True)], ids=id_of)
+@pytest.mark.parametrize(
+    "unit", [OWNER, REPLACED, BOUNDED, replace(BOUNDED, replace_one=True), NODE, OTHER], ids=id_of
+)
 def test_neighbors_are_nulled_and_replaced_with_and_without_edges(unit: Any) -> None:
     kinds = set()
     for found in families(unit):
