@@ -62,6 +62,22 @@ def test_a_run_with_unit_edge_subset_is_audited(invoke: Invoke, files: Files, tm
     assert reported["part"] == "features" and 0.5 < reported["epsilon_at_least"] / reported["claimed"] <= 1
 
 
+@pytest.mark.parametrize(
+    "method", ["classcode", *(pytest.param(one, marks=pytest.mark.slow) for one in ("gap", "auto"))]
+)
+def test_a_run_under_unit_node_is_certified_by_nodes_of_hubs(
+    invoke: Invoke, files: Files, method: str, tmp_path: Path
+) -> None:
+    """At least half of the claim, and never more than all of it."""
+    budget = ["--unit", "node", "--epsilon", 4, "--delta", 1e-5, "--classes", "t0,t1,t2"]
+    run = trained(invoke, files, tmp_path / "run", method, *budget)
+    found = invoke("audit", run, "--pairs", 30, "--json").json
+    assert found["faults"] == []
+    assert 0.5 < found["canaries"]["share"] <= 1
+    assert {stage["stage"] for stage in found["canaries"]["stages"]} >= {"degrees", "aggregation"}
+    assert {one["stage"] for one in found["replays"]} >= {"degrees", "aggregation"}
+
+
 @pytest.mark.drawn_charts
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
     from graphveil.publish.charts import Bar, audit_chart, inline_svg

@@ -40,6 +40,7 @@ Fixed = dict[str, Any]
 EDGE: Fixed = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
 DIRECTED: Fixed = {**EDGE, "unit": "directed-edge"}
 RECORD: Fixed = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
+WHOLE: Fixed = {**RECORD, "unit": "node"}
 BOUNDED: Fixed = {**RECORD, "unit": "node-bounded-degree", "max_degree": 60}
 LOCAL: Fixed = {"unit": "local-attributes", "seed": 0}
 REPORTS: Fixed = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
@@ -48,14 +49,18 @@ FITS: dict[str, tuple[str, Fixed]] = {  # name: method, and its parameters
     "auto": ("auto", EDGE),
     "auto, directed": ("auto", DIRECTED),
     "auto, records": ("auto", RECORD),
+    "auto, nodes": ("auto", WHOLE),
     "auto, reports": ("auto", {**LOCAL, "eps_y": 2.0, "eps_x": 0.0}),
     "mlp, records": ("mlp", {**RECORD, **SHORT}),
+    "mlp, nodes": ("mlp", {**WHOLE, **SHORT}),
     "mlp, bounded": ("mlp", {**BOUNDED, **SHORT}),
     "mlp, metrics": ("mlp", {**RECORD, **SHORT, "private_metrics": True}),
     "gap": ("gap", {**EDGE, **SHORT}),
     "gap, directed, three hops": ("gap", {**DIRECTED, **SHORT, "hops": 3}),
     "gap, records": ("gap", {**RECORD, **SHORT, "out_degree_bound": 4}),
     "gap, bounded": ("gap", {**BOUNDED, **SHORT}),
+    "gap, nodes": ("gap", {**WHOLE, **SHORT}),
+    "gap, nodes, metrics": ("gap", {**WHOLE, **SHORT, "private_metrics": True}),
     "gap, metrics": ("gap", {**RECORD, **SHORT, "out_degree_bound": 4, "private_metrics": True}),
     "gcn, released graph": ("gcn", {**EDGE, **SHORT, "perturb": "edge-rand"}),
     "gat, released graph": ("gat", {**DIRECTED, **SHORT, "perturb": "edge-rand"}),
@@ -65,6 +70,8 @@ FITS: dict[str, tuple[str, Fixed]] = {  # name: method, and its parameters
     "classcode, sums": ("classcode", {**EDGE, "noise": "gaussian"}),
     "classcode, records": ("classcode", {**RECORD, "out_degree_bound": 4}),
     "classcode, replaced records": ("classcode", {**RECORD, "replace_one": True, "out_degree_bound": 4}),
+    "classcode, nodes": ("classcode", WHOLE),
+    "classcode, replaced nodes": ("classcode", {**WHOLE, "replace_one": True, "read_own_edges": False}),
     "spectral": ("spectral", EDGE),
     "lpgnet": ("lpgnet", {**EDGE, **SHORT}),
     "lpgnet, directed, three": ("lpgnet", {**DIRECTED, **SHORT, "stacks": 3}),
@@ -339,6 +346,7 @@ DURABLE += [
     "fit gap",
     "fit gap, metrics",
     "fit auto, records",
+    "fit classcode, nodes",
     "fit lpgnn",
     "fit heterorr",
     "fit module, records",
