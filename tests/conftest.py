@@ -35,6 +35,7 @@ settings.load_profile("graphveil")
 
 
 SECRETS, CHARTS = SeededSecrets(), QuickCharts()
+collect_ignore = ["quick_workers.py"]  # which replaces charts where it is imported
 MOST_WORKERS = 4  # each imports all of torch
 
 
