@@ -46,7 +46,7 @@ def in_words(figure: "Figure", form: str, *, title: str = "", **options: Any) ->
 
     width, height = (72 * size for size in figure.get_size_inches())
     keys = [key.get_text() for legend in figure.legends for key in legend.get_texts()]
-    names = [name for axes in figure.axes for name in (axes.get_xlabel(), axes.get_ylabel())]
+    names = [part() for axes in figure.axes for part in (axes.get_title, axes.get_xlabel, axes.get_ylabel)]
     words = "".join(f"<text>{html(word)}</text>" for word in (*keys, *names))
     size = f'width="{width:g}pt" height="{height:g}pt"'
     return f"<svg {size}><title>{html(title)}</title>{words}</svg>".encode()
