@@ -229,6 +229,8 @@ def compare_auto(runs: Runs) -> Iterator[str]:
             for name, values in fixed.items()
             if values
         }
+        if not differences:  # this budget was measured for ``auto`` only
+            continue
         best = min(differences, key=lambda name: np.mean(differences[name]))
         lead, baseline = differences[best], differences.get("mlp")
         entry = (
