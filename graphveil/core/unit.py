@@ -176,8 +176,8 @@ class Node(NodeUnit):
     name: ClassVar[str] = "node"
     covers: ClassVar[str] = "any one node with its features, its label and all its edges"
     not_covered: ClassVar[str] = (
-        "who is in the data, the split, and the node's own prediction, which may read its own list of edges "
-        "and is for people authorized to access both"
+        "who is in the data, the split, the node's own prediction, and its edges with people who see "
+        "predictions that read their own lists of edges"
     )
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
