@@ -209,7 +209,7 @@ def _link_results(
     """Return what a run is about, and the parts of its report that are of links and recommenders."""
     released = metrics["private_metrics"]
     tiles = [(f"{one['value']:.3f}", LINK_METRIC_NAMES[name]) for name, one in released.items()]
-    return f"{metrics['sizes']} · seed {metrics['seed']}", {
+    return f"{metrics['sizes']} · unit {metrics['unit']} · seed {metrics['seed']}", {
         **dict.fromkeys(("metrics", "confusion", "times")),
         "tiles": [*tiles, *_cost_tiles(metrics)],
         "charts": [] if curves is None else held_out_charts([("held-out edges", curves)]),
