@@ -46,11 +46,12 @@ def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> N
     assert torch.equal(answer_of(name, DiskBackend(4), found, first_row=9), here[9:])
 
 
+@pytest.mark.parametrize("unit", ["undirected-edge", "node"])
 @pytest.mark.parametrize("method", ["gap", "classcode"])
-def test_a_fit_is_bit_identical_on_either_backend(tmp_path: Path, method: str) -> None:
+def test_a_fit_is_bit_identical_on_either_backend(tmp_path: Path, method: str, unit: str) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     found = stored(tmp_path, graph, 20)
-    settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
+    settings = {"unit": unit, "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
     models = {
         backend: gv.METHODS[method](**settings).fit(which, backend=backend)
         for backend, which in (("memory", graph), ("disk", found), (None, found))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.audit.query_neighbor_tests import with_degree_bound
 from graphveil.core.backends import AggregationBackend, BlockWork, DiskBackend, InMemoryBackend
 from graphveil.core.edges import blocks as graph_blocks
 from graphveil.core.edges.adjacency import Adjacency
@@ -41,11 +42,12 @@ from graphveil.core.queries.out_edge_sums import (
     OutNeighborSums,
 )
 from graphveil.core.queries.pair_sums import EdgeProducts, PairSums, PairTerms, ScoreCounts
+from graphveil.core.queries.projected_sums import ProjectedRows, ProjectedSumData, ProjectedSumQuery
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
-from graphveil.core.unit import NodeRecord, UndirectedEdge, Unit
+from graphveil.core.unit import Node, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
 from graphveil.papers.as_published.graph_queries import PerturbedRows, RowCounts
 from graphveil.papers.attention import Attention
@@ -171,6 +173,11 @@ OUT_EDGE_SUM = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1
 QUERIES: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
     "target_weighted": (UndirectedEdge(), TARGET_WEIGHTED, NeighborSumData(ROWS)),
     "out_edges": (NodeRecord(), OUT_EDGE_SUM, OutEdgeSumData(ROWS, THREE)),
+    "projected": (
+        Node(),
+        with_degree_bound(ProjectedSumQuery(dim=DIM, sigma=2.0, radius=0.5), 4),
+        ProjectedSumData(ROWS),
+    ),
     "counted": (
         UndirectedEdge(),
         NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, 3),
@@ -245,6 +252,14 @@ def works() -> list[BlockWork]:
         EdgeProducts(table, held_out, 4),
         PairSums(terms, 8, True, held_out),
         ScoreCounts(terms, np.ones(1), np.zeros(1), True, held_out),
+        ProjectedRows(
+            np.arange(12).reshape(6, 2),
+            3,
+            1.5,
+            64.0,
+            RowNoise(None, (DiscreteGaussian(100.0),), (1 / 64,)),
+            bytes(32),
+        ),
     ]
 
 
