@@ -123,7 +123,7 @@ class Guarantee(Facts):
         max_degree: Maximum degree that the data owner asserts.
         edge_use: How edges are read under node-level privacy units.
         edge_mu: Bound on the mu of one mutual edge under ``node-record``.
-        coalition_mu: Bound on mu under ``node``, against people who see their own predictions.
+        coalition_mu: Bound on mu under ``node`` for graphs in which edges with some people are the same.
         received: Whether only LDP reports arrived here.
         graph: Whether a whole graph was released.
         labels_public: Whether only features are randomized.
@@ -203,8 +203,8 @@ class Guarantee(Facts):
                 every unit: ``lists`` if edges are items on the lists of users.
             edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
                 if there is no such bound.
-            coalition_mu: Under ``node``: mu against people who see their own predictions, which may read
-                their own lists: edges with them are not protected; None if there is no such bound.
+            coalition_mu: Under ``node``: mu if a node keeps its edges with people who see their own
+                predictions, which may read their own lists; None if there is no such bound.
             received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
             graph: Whether a whole graph was released, from which all other results follow.
             labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
@@ -412,6 +412,8 @@ class Guarantee(Facts):
         left = self._left - self.additive_delta
         if self.coalition_mu is None:
             return None
+        if self.edge_use != "read":  # predictions are covered, and no edge has to be known
+            return self.epsilon
         return epsilon_of(self.coalition_mu, left) if left > 0 else math.inf
 
     @property

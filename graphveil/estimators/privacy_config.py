@@ -98,10 +98,11 @@ def data_notes(privacy_config: PrivacyConfig, view: Graph) -> tuple[str, ...]:
     return tuple(note for note in view.notes if about_edges(note))
 
 
-def coalition_mu(plan: ReleasePlan, edge_use: EdgeUse) -> float | None:
-    """Return the mu under unit ``node`` against people who see their own predictions; None without a bound.
+def coalition_mu(plan: ReleasePlan) -> float | None:
+    """Return the mu under unit ``node`` for graphs in which a node keeps its edges with some people.
 
-    It is larger than that of the release if these predictions read own lists.
+    It is larger than that of the release if sums along edges are released. None without a bound. Releases
+    whose predictions read no list also have it: it counts next to a release whose predictions do.
     """
     if not isinstance(plan.unit, Node):
         return None
@@ -109,7 +110,7 @@ def coalition_mu(plan: ReleasePlan, edge_use: EdgeUse) -> float | None:
     for path in plan.paths:
         events = [
             Gaussian(query.coalition_sensitivity(plan.unit) / query.sigma)
-            if isinstance(query, ProjectedSumQuery) and edge_use == "read"
+            if isinstance(query, ProjectedSumQuery)
             else query.event(plan.unit)
             for query in (plan.queries[k] for k in path)
         ]
@@ -157,7 +158,7 @@ def plan_guarantee(
         linear_group_scaling=plan.linear_group_scaling,
         edge_use=edge_use,
         edge_mu=max(edge_mus, default=None),
-        coalition_mu=coalition_mu(plan, edge_use),
+        coalition_mu=coalition_mu(plan),
     )
     if guarantee.unit != DirectedEdge.name or view.directed:
         return guarantee

@@ -6334,4 +6334,198 @@ BUGS = [
         ],
         test="tests/release/test_journal.py::test_a_copied_folder_answers_no_query_with_other_inputs",
     ),
+    # -- Unit node: h-index, projected sums, moments, and rows from own lists
+    dict(
+        name="the_effect_of_hubs_is_left_out_of_a_projected_sum",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ProjectedSumQuery._moved",
+                "own_messages + 0.5 + 2 * ROUNDING",
+                "own_messages + 2 * ROUNDING",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_graph_moves_projected_sums_by_more_than_the_bound[1-nulled]",
+    ),
+    dict(
+        name="a_degree_bound_has_no_margin_for_its_noise",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:DegreeHIndexQuery.bound",
+                "margin = 1 + float(norm.isf(self.failure)) * self.sigma + 1 / self.unit_steps",
+                "margin = 0.0",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_the_degree_bound_is_below_the_h_index_of_a_neighbor_as_often_as_stated[0.02]",
+    ),
+    dict(
+        name="rows_of_projected_sums_are_not_projected",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:projected",
+                "rows *= np.minimum(1.0, radius / np.maximum(lengths, radius)) * steps",
+                "rows *= steps",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_graph_moves_projected_sums_by_more_than_the_bound[1-nulled]",
+    ),
+    dict(
+        name="products_of_weights_and_messages_are_truncated",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ProjectedSumQuery.answer",
+                "table = messages * weights[:, None]",
+                "table = (messages * weights[:, None] * (self.unit_steps / 2.0 ** (weight_bits + message_bits))).astype(np.int64)",
+            ),
+            (
+                "graphveil.core.queries.projected_sums:ProjectedSumQuery.answer",
+                "ProjectedRows(table, weight_bits + message_bits,",
+                "ProjectedRows(table, self.grid_bits,",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_rounded_weights_of_many_hubs_stay_within_half",
+    ),
+    dict(
+        name="a_query_reads_rows_from_own_lists",
+        edits=[
+            (
+                "graphveil.core.features:ProtectedRows._queried",
+                "if self._from_own_list:",
+                "if False:",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_query_reads_rows_from_own_lists[sums-itself]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="mapped_rows_forget_that_they_are_from_own_lists",
+        edits=[
+            (
+                "graphveil.core.view:RecordFunction.__call__",
+                "own = any(each._from_own_list for each in handles)",
+                "own = False",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_query_reads_rows_from_own_lists[moments-mapped]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="chosen_rows_forget_that_they_are_from_own_lists",
+        edits=[
+            (
+                "graphveil.core.features:ProtectedRows.at",
+                "self._unit, from_own_list=self._from_own_list)",
+                "self._unit)",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_query_reads_rows_from_own_lists[sums-chosen]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="own_lists_are_no_shared_ones_under_unit_node",
+        edits=[
+            (
+                "graphveil.core.view:own_rows",
+                "shared = edges.unit == Node.name",
+                "shared = False",
+            ),
+        ],
+        test="tests/estimators/test_node_unit.py::test_training_steps_read_no_rows_from_own_lists",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_degree_bound_that_fails_costs_no_delta",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:DegreeHIndexQuery.event",
+                "return compose(super().event(unit), ApproximateDP(0.0, self.failure))",
+                "return super().event(unit)",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_the_h_index_costs_its_noise_and_its_failure",
+    ),
+    dict(
+        name="a_coalition_moves_the_own_row_by_one_radius",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ProjectedSumQuery.coalition_sensitivity",
+                "2 * self.radius",
+                "self.radius",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_a_coalition_costs_the_own_row_twice",
+    ),
+    dict(
+        name="a_run_next_to_own_lists_has_the_bound_without_a_coalition",
+        edits=[
+            (
+                "graphveil.estimators.privacy_config:coalition_mu",
+                "if isinstance(query, ProjectedSumQuery)",
+                "if False",
+            ),
+        ],
+        test="tests/estimators/test_node_unit.py::test_a_run_without_own_lists_costs_more_next_to_one_with_them",
+    ),
+    dict(
+        name="moments_are_shortened_to_twice_their_bound",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ClassMomentsQuery.answer",
+                "moments[:, :-1] *= self.radius / lengths.clamp_min(self.radius)",
+                "moments[:, :-1] *= 2 * self.radius / lengths.clamp_min(2 * self.radius)",
+            ),
+            (
+                "graphveil.core.queries.projected_sums:ClassMomentsQuery.answer",
+                "> int(steps) ** 2",
+                "> 4 * int(steps) ** 2",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_record_moves_moments_by_more_than_the_bound[0.1-1-nulled]",
+    ),
+    dict(
+        name="moments_of_rows_that_are_no_numbers_are_unbounded",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ClassMomentsQuery.answer",
+                "moments = moments.nan_to_num(0.0)",
+                "moments = moments + 0.0",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_no_record_moves_moments_by_more_than_the_bound[0.1-1-nulled]",
+    ),
+    dict(
+        name="a_sum_is_answered_without_a_degree_query",
+        edits=[
+            (
+                "graphveil.core.release:_check_unit",
+                "not any(bounded[:k])",
+                "False",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_a_sum_without_a_degree_bound_before_it_is_rejected_before_the_charge[queries0-alternatives0]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_grid_may_be_too_coarse_for_its_rows",
+        edits=[
+            (
+                "graphveil.core.queries.projected_sums:ProjectedSumQuery.prepare",
+                "if self.grid_bits < self.grid_for(public.num_nodes, self.dim):",
+                "if False:",
+            ),
+        ],
+        test="tests/release/test_projected_sums.py::test_a_grid_that_is_too_coarse_for_the_number_of_rows_is_rejected",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="metrics_count_predictions_from_own_lists",
+        edits=[
+            (
+                "graphveil.estimators.classcode.estimator:ClassCode._check_node",
+                "if self.private_metrics and self.read_own_edges is not False:",
+                "if False:",
+            ),
+        ],
+        test="tests/estimators/test_node_unit.py::test_metrics_of_predictions_from_own_lists_are_rejected[None]",
+        reason="DID NOT RAISE",
+    ),
 ]

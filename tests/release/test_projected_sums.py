@@ -239,25 +239,24 @@ def test_no_graph_moves_projected_sums_by_more_than_the_bound(unit: Any, release
     assert max(shares) > 0.9 and largest_others > 1.4 * unit.change  # so the graphs are bad enough
 
 
-def many_recipients(hubs: int, recipients: int) -> tuple[Pair, int]:
-    """Hubs with the same many neighbors, and a node without a vector, which they are adjacent to."""
+def test_rounded_weights_of_many_hubs_stay_within_half() -> None:
+    """Products that are truncated would move by one step in each entry of each hub, beyond the bound."""
+    hubs, recipients, dim = 200, 3000, 4
     first = 1 + hubs
     lists = np.zeros((first + recipients, first + recipients), dtype=bool)
     lists[1:first, 0] = lists[1:first, first:] = True
-    rng = np.random.default_rng(0)
-    sent = np.zeros((len(lists), 4))
-    sent[1:first] = rng.normal(size=(hubs, 4))
-    sent[1:first] *= 0.7 / np.linalg.norm(sent[1:first], axis=1, keepdims=True)
-    return Pair(lists, without(lists), sent, sent), hubs
-
-
-def test_rounded_weights_of_many_hubs_stay_within_half() -> None:
-    """Truncated products would move by one step for each entry of each hub, several times the bound."""
-    pair, bound = many_recipients(120, 3000)
-    query = of_grid(bound, 4, 1e3)
-    (others,), _ = changes(query, bound, [pair])
-    hub = 1 - (3000 / 3001) ** 0.5
-    assert others <= 0.7 * bound * hub + 2 * ROUNDING
+    query = ProjectedSumQuery(
+        dim=dim, sigma=1.0, radius=100.0, grid_bits=ProjectedSumQuery.grid_for(len(lists), dim)
+    )
+    # Messages on their own grid whose products with both weights are on different sides of a step.
+    messages = np.arange(2**13) / 2**14
+    with_node, without_it = (
+        np.floor(messages * query.unit_steps / degree**0.5) for degree in (recipients + 1, recipients)
+    )
+    sent = np.zeros((len(lists), dim))
+    sent[1:first] = messages[without_it > with_node].max()
+    (others,), _ = changes(query, hubs, [Pair(lists, without(lists), sent, sent)])
+    assert others <= hubs * (1 - (recipients / (recipients + 1)) ** 0.5) + 2 * ROUNDING < 0.5
 
 
 def test_weights_and_messages_are_whole_numbers_and_their_products_are_exact() -> None:
