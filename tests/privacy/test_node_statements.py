@@ -44,13 +44,16 @@ SAMPLED = (
 UNITS_OF_RECORDS: list[Unit] = [
     NodeRecord(),
     NodeRecord(replace_one=True),
+    Node(),
+    Node(replace_one=True),
     NodeBoundedDegree(16),
     NodeBoundedDegree(16, replace_one=True),
 ]
+WITHOUT_STATEMENT = {"node": ("neighbors", "lists"), "node-bounded-degree": ("read", "lists")}
 COMBINATIONS = [
     (unit, use)
     for unit, use in product(UNITS_OF_RECORDS, EDGE_USES)
-    if not (isinstance(unit, NodeBoundedDegree) and use in ("read", "lists"))
+    if use not in WITHOUT_STATEMENT.get(unit.name, ())
 ]
 
 
@@ -105,6 +108,25 @@ def test_the_statement_of_node_bounded_degree_is_verbatim() -> None:
     )
 
 
+def test_the_statement_of_node_is_verbatim() -> None:
+    assert of(Node()).formal_statement() == (
+        "Node identities and split membership are public. For any two graphs that differ in one node q, with "
+        "its features, its label and all edges in which q takes part, the released models, all noisy "
+        "aggregates and the predictions for all nodes other than q are (4, 1e-05)-indistinguishable. Nothing "
+        "is assumed about degrees. The prediction for q uses q's own features and must only be shown to "
+        f"parties entitled to them.{NULLED}{ADDS_UP}"
+    )
+    read = of(Node(), edge_use="read", coalition_mu=1.5).formal_statement()
+    assert (
+        "the released models and all noisy aggregates are (4, 1e-05)-indistinguishable. Nothing is assumed "
+        "about degrees. The prediction for a node uses this node's own features and its own list of edges "
+        "and must only be shown to parties entitled to both. Against parties that know the lists of some nodes "
+        "and see the predictions for these nodes, q's features, its label and its edges with all other nodes "
+        f"are protected at eps = {format_upper_bound(epsilon_of(1.5, 1e-5))}. q's edges with these nodes are "
+        "known to these parties."
+    ) in read
+
+
 def test_a_mutual_edge_without_a_bound_has_none_in_the_statement() -> None:
     formal_statement = of(NodeRecord()).formal_statement()
     assert "only edge by edge, and no separate bound is given for one mutual edge." in formal_statement
@@ -122,6 +144,10 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
         for claim in ("all its edges", "all edges", "every edge", "with its edges"):
             assert claim not in words
         assert ("whole list of items of one user" if use == "lists" else "itself declares") in words
+    elif isinstance(unit, Node):
+        assert "all edges in which q takes part" in words
+        assert ("nothing is assumed about degrees" in words) == (use != "never")
+        assert ("predictions for all nodes other than q" in words) == (use != "read")
     else:
         assert "conditional on" in words or "no edge was read" in words
     assert "predictions for every node" not in words  # which edge units claim
