@@ -55,14 +55,14 @@ here. Pass them to a query or to map_records, or use public sizes.
     def _unwrap(self) -> Any:
         return self.__rows
 
-    def _queried(self) -> Any:
+    def _unwrap_queried(self) -> Any:
         """Return the rows for a query; reject those that depend on edges which are part of two records."""
         if self._from_own_list:
             raise ProtectedDataError(
                 f"Under unit {self._unit!r} an edge is part of the records of both of its nodes, so no query "
                 "may read rows that depend on a node's own list. Use them for that node's prediction only."
             )
-        return self.__rows
+        return self._unwrap()
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ProtectedDataError(

@@ -125,7 +125,7 @@ def protected_view(graph: G, unit: Unit, public: Collection[str] = ()) -> G:
 def unwrapped(value: Any) -> Any:
     """Return the values of a handle, of a sequence of handles, or of anything else. For the core alone."""
     if isinstance(value, ProtectedRows):
-        return value._queried()
+        return value._unwrap_queried()
     if isinstance(value, list | tuple) and any(isinstance(each, ProtectedRows) for each in value):
         return [unwrapped(each) for each in value]
     return value
@@ -203,7 +203,7 @@ def _opened(rows: ProtectedRows, *, own: bool = True) -> Any:
             f"Unit {rows._unit!r} protects each record with the noise of its client, so no query or "
             "prediction may depend on exact records. Use the reports that collect returns."
         )
-    return rows._unwrap() if own else rows._queried()
+    return rows._unwrap() if own else rows._unwrap_queried()
 
 
 def _parts(found: Any) -> tuple[Any, ...]:

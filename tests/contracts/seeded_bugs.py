@@ -6388,7 +6388,7 @@ BUGS = [
         name="a_query_reads_rows_from_own_lists",
         edits=[
             (
-                "graphveil.core.features:ProtectedRows._queried",
+                "graphveil.core.features:ProtectedRows._unwrap_queried",
                 "if self._from_own_list:",
                 "if False:",
             ),

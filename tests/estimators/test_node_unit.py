@@ -20,6 +20,7 @@ from graphveil.core.unit import Node
 from graphveil.core.view import own_rows, protected_view
 from graphveil.data import Interactions
 from graphveil.errors import ConfigError, GraphveilError, ProtectedDataError, UnitError
+from graphveil.estimators import choice
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
 from graphveil.nn.layers import Linear
@@ -164,6 +165,23 @@ def test_a_resumed_fit_has_the_degree_bound_of_the_first(tmp_path: Any) -> None:
     first = make("classcode").fit(graph, workspace=tmp_path)
     assert same(first, make("classcode").fit(graph, workspace=tmp_path))
     assert len(ledger_of(graph.edge_set).entries) == 1
+
+
+@pytest.mark.parametrize(("stage", "done"), [("choice", 1), ("encoder", 1), ("classifier", 0)])
+def test_a_choice_of_classcode_uses_its_h_index_and_resumes(
+    stage: str, done: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_LEAST_EVIDENCE", "_EVIDENCE_OVER_FEATURES"):
+        monkeypatch.setattr(choice, name, 0.0)
+    more = {"unsafe_noise_seed": 4}
+    whole, graph = fitted("auto", **more), grouped()
+    assert whole.chosen_ == "classcode"
+    with pytest.raises(InterruptedFit):
+        make("auto", **more).fit(graph, workspace=tmp_path, on_progress=interrupted_at(stage, done))
+    assert same(whole, make("auto", **more).fit(graph, workspace=tmp_path))
+    (entry,) = ledger_of(graph.edge_set).entries
+    failures = [one.delta for one in compose(entry.event).events if isinstance(one, ApproximateDP)]
+    assert failures == pytest.approx([1e-6])
 
 
 # -- rejected ------------------------------------------------------------------------------------------------

@@ -259,6 +259,28 @@ def test_rounded_weights_of_many_hubs_stay_within_half() -> None:
     assert others <= hubs * (1 - (recipients / (recipients + 1)) ** 0.5) + 2 * ROUNDING < 0.5
 
 
+@pytest.mark.parametrize("pairs", [1, 50, 1000])
+def test_a_hub_of_separate_pairs_moves_no_message_of_a_pair(pairs: int) -> None:
+    """The graph on which sampled edges have no guarantee (``docs/privacy/proofs/rejected.md``)."""
+    nodes = 1 + 2 * pairs
+    lists = np.zeros((nodes, nodes), dtype=bool)
+    first = np.arange(1, nodes, 2)
+    lists[first, first + 1] = lists[first + 1, first] = True
+    lists[0, 1:] = lists[1:, 0] = True
+    sent = np.zeros((nodes, 1))
+    sent[0], sent[1:] = -1.0, 1.0
+    query = ProjectedSumQuery(dim=1, sigma=1.0)
+    assert (h_index(lists.sum(axis=1)), h_index(without(lists).sum(axis=1))) == (2, 1)
+    (others,), (own,) = changes(query, 2, [Pair(lists, without(lists), sent, without_sent(sent))])
+    assert others <= 1 + 2 * ROUNDING and own <= query.radius + ROUNDING
+
+
+def without_sent(sent: Floats) -> Floats:
+    found = sent.copy()
+    found[0] = 0.0
+    return found
+
+
 def test_weights_and_messages_are_whole_numbers_and_their_products_are_exact() -> None:
     query, bound = of_grid(3, 2, 50.0), 3
     pair = pair_of(np.random.default_rng(5), bound, 2, replaced=False)
