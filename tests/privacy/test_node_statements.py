@@ -122,8 +122,8 @@ def test_the_statement_of_node_is_verbatim() -> None:
         "about degrees. The prediction for a node uses this node's own features and its own list of edges "
         "and must only be shown to parties entitled to both. Against parties that know the lists of some "
         "nodes and see the predictions for these nodes, q's features, its label and its edges with all "
-        f"other nodes are protected at eps = {format_upper_bound(epsilon_of(1.5, 1e-5))}. q's edges with these nodes are "
-        "known to these parties."
+        f"other nodes are protected at eps = {format_upper_bound(epsilon_of(1.5, 1e-5))}. q's edges with "
+        "these nodes are known to these parties."
     ) in read
 
 
