@@ -35,7 +35,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import NodeLevelSoftmax
 from graphveil.estimators.objective import Score
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.private_training import DEGREE_SHARE, degree_failure, degree_query
+from graphveil.estimators.private_training import DEGREE_SHARE, degree_query
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 
@@ -302,7 +302,7 @@ class HIndexChoice(DegreeChoice):
         )
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
-        first = degree_query(mu, degree_failure(self.privacy_config.delta_for(sizes.nodes)))
+        first = degree_query(mu, self.privacy_config.delta_for(sizes.nodes))
         left = mu * math.sqrt(1 - DEGREE_SHARE)
         return (first, *(query for option in self.options.values() for query in option.queries(sizes, left)))
 

@@ -137,7 +137,6 @@ class PrivateMLP(Method):
         assert isinstance(unit, NodeUnit)
         return RecordPlan(
             unit=unit,
-            sizes=sizes,
             trainings=(training,),
             shares=(1.0,),
             candidates=self.shape.training_config.selection.num_counts(training),

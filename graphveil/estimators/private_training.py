@@ -45,7 +45,7 @@ from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.encoding import UNLABELED
 from graphveil.estimators.objective import Objective
-from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, PublicSizes, members
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
@@ -240,19 +240,19 @@ class RecordPlan:
     are not charged for the trainings, so this part of their budget is used for the counts about them.
 
     Args:
-        failure: Probability that a noisy degree bound is too small, under unit ``node``.
+        nodes, delta: Public number of nodes, and delta of the release: hops under unit ``node`` need them.
         multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
         candidates: Number of counts of correct validation nodes for a selection; 0 for none.
     """
 
     unit: NodeUnit
-    sizes: PublicSizes
-    failure: float = 0.0
     trainings: tuple[DPSGDTraining, ...]
     shares: tuple[float, ...]
     multiplier: float | None = None
     hops: int = 0
     dim: int = 1
+    nodes: int = 1
+    delta: float = 0.0
     out_degree_bound: int | None = None
     candidates: int = 0
     classes: int = 2
@@ -291,14 +291,14 @@ class RecordPlan:
 
     def _degree_bound(self, scale: float) -> tuple[Query, ...]:
         known = isinstance(self.unit, Node) and self.hops
-        return (degree_query(scale, self.failure),) if known else ()
+        return (degree_query(scale, self.delta),) if known else ()
 
     def _hops(self, mu: float) -> tuple[Query, ...]:
         if not self.hops:
             return ()
         if isinstance(self.unit, Node):
             each = mu / math.sqrt(self.hops)
-            return (projected_sum(self.unit, self.sizes.nodes, self.dim, each),) * self.hops
+            return (projected_sum(self.unit, self.nodes, self.dim, each),) * self.hops
         sigma = math.sqrt(self.hops) / mu  # for sensitivity one
         if isinstance(self.unit, NodeRecord):
             push = OutEdgeSumQuery(
@@ -314,13 +314,10 @@ _FAILURE_SHARE = 0.1  # of delta, for a degree bound that is too small
 RADIUS = 2.0  # of projected sums: 1.5 and 3 were less accurate on Berkeley13 and Photo
 
 
-def degree_failure(delta: float) -> float:
-    return _FAILURE_SHARE * delta
-
-
-def degree_query(mu: float, failure: float) -> DegreeHIndexQuery:
-    """Return the query of the degree bound, for a total mu of the release."""
-    return DegreeHIndexQuery(sigma=1 / (mu * math.sqrt(DEGREE_SHARE)), failure=failure)
+def degree_query(mu: float, delta: float) -> DegreeHIndexQuery:
+    """Return the query of the degree bound, for a total mu and the delta of the release."""
+    sigma = 1 / (mu * math.sqrt(DEGREE_SHARE))
+    return DegreeHIndexQuery(sigma=sigma, failure=_FAILURE_SHARE * delta)
 
 
 def projected_sum(unit: Node, nodes: int, dim: int, mu: float) -> ProjectedSumQuery:

@@ -255,3 +255,20 @@ def test_training_steps_read_no_rows_from_own_lists() -> None:
 def test_a_sum_over_neighbors_has_no_bound() -> None:
     with pytest.raises(UnitError, match="Use a DegreeHIndexQuery and then a ProjectedSumQuery"):
         Node().pair_sensitivity(1.0, 1.0)
+
+
+# -- accuracy ------------------------------------------------------------------------------------------------
+
+
+def test_own_lists_and_aggregates_add_to_features() -> None:
+    graph = gv.load_dataset("synthetic/demo", seed=0, by_id=True)
+    fits = {
+        "auto": make("auto", epsilon=8.0),
+        "own lists": make("classcode", epsilon=8.0),
+        "aggregates": make("classcode", epsilon=8.0, read_own_edges=False),
+        "features": METHODS["mlp"](**{**WHOLE, "epsilon": 8.0}),
+    }
+    accuracy = {name: model.fit(graph).score(graph) for name, model in fits.items()}
+    assert fits["auto"].chosen_ == "classcode"
+    assert min(accuracy["auto"], accuracy["own lists"]) > accuracy["features"] + 0.1
+    assert accuracy["own lists"] > accuracy["aggregates"] + 0.06

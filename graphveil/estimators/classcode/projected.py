@@ -63,7 +63,6 @@ from graphveil.estimators.private_training import (
     DEGREE_SHARE,
     RADIUS,
     NoisySoftmax,
-    degree_failure,
     degree_query,
     metric_queries,
     projected_sum,
@@ -95,63 +94,50 @@ def _encoder_share(under_records: float) -> float:
     return min(max(4 * under_records**2, low), high)
 
 
-@dataclass(frozen=True)
-class NeighborClasses:
-    """What the noisy moments of aggregates say about the classes of neighbors.
+def neighbor_affinity(moments: Tensor, least: float) -> Tensor:
+    """Return the class shares among the neighbors of each class, (C, C), from noisy moments of aggregates.
 
-    Shapes: ``shares`` (C), row k of ``affinity`` (C, C): class shares among the neighbors of class k.
+    The mean aggregate m_k of class k points to the codes of its neighbors, so the shares among these are
+    about p + (C - 1) / C <m_k, code>, with p the shares of all classes and negative entries set to zero.
+
+    Args:
+        moments: Sums of aggregates and number of records by class, (C, C).
+        least: Lower bound of the number of records of a class, above the noise.
+
+    >>> moments = torch.cat([10 * simplex_codes(2), torch.full((2, 1), 10.0)], dim=1)
+    >>> [round(share, 2) for share in neighbor_affinity(moments, 1.0).flatten().tolist()]
+    [1.0, 0.0, 0.0, 1.0]
     """
+    classes = len(moments)
+    counts = moments[:, -1].clamp_min(least)
+    toward = (moments[:, :-1] / counts[:, None]) @ simplex_codes(classes).T
+    affinity = (counts / counts.sum() + (classes - 1) / classes * toward).clamp_min(_LEAST_SHARE)
+    return affinity / affinity.sum(dim=1, keepdim=True)
 
-    shares: Tensor
-    affinity: Tensor
 
-    @classmethod
-    def from_moments(cls, moments: Tensor, least: float) -> "NeighborClasses":
-        """Estimate them from sums of aggregates and numbers of records by class, (C, C).
+def neighbor_evidence(affinity: Tensor, log_likelihoods: Tensor) -> Tensor:
+    """Return what each node's aggregate says about the class of a neighbor of it, shape (N, C).
 
-        The mean aggregate m_k of class k points to the codes of its neighbors, so the shares among these are
-        about p + (C - 1) / C <m_k, code>, with p the shares of all classes and negative entries set to zero.
-
-        Args:
-            least: Lower bound of the number of records of a class, above the noise.
-
-        >>> codes = simplex_codes(2)
-        >>> moments = torch.cat([10 * codes, torch.full((2, 1), 10.0)], dim=1)
-        >>> found = NeighborClasses.from_moments(moments, 1.0)
-        >>> [round(share, 2) for share in found.affinity.flatten().tolist()]
-        [1.0, 0.0, 0.0, 1.0]
-        """
-        classes = len(moments)
-        counts = moments[:, -1].clamp_min(least)
-        shares = counts / counts.sum()
-        toward = (moments[:, :-1] / counts[:, None]) @ simplex_codes(classes).T
-        affinity = (shares + (classes - 1) / classes * toward).clamp_min(_LEAST_SHARE)
-        return cls(shares, affinity / affinity.sum(dim=1, keepdim=True))
-
-    def evidence(self, log_likelihoods: Tensor) -> Tensor:
-        """Return what each node's aggregate says about the class of a neighbor of it, shape (N, C).
-
-        With L the likelihoods of node u's class, it is log sum_c affinity_kc L_c for class k of a neighbor,
-        centered, and limited so that no neighbor decides alone.
-        """
-        each = (log_likelihoods[:, None, :] + self.affinity.log()).logsumexp(dim=2)
-        centered = each - each.mean(dim=1, keepdim=True)
-        return centered.clamp(-_LARGEST_EVIDENCE, _LARGEST_EVIDENCE)
+    With L the likelihoods of node u's class, it is log sum_c affinity_kc L_c for class k of a neighbor,
+    centered, and limited so that no neighbor decides alone.
+    """
+    each = (log_likelihoods[:, None, :] + affinity.log()).logsumexp(dim=2)
+    centered = each - each.mean(dim=1, keepdim=True)
+    return centered.clamp(-_LARGEST_EVIDENCE, _LARGEST_EVIDENCE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedProjectedClassCode(FittedGraphModel):
-    """The encoder of features, the weights of features and aggregates (2), and the neighbor classes."""
+    """The encoder of features, and the weights of features and aggregates (2)."""
 
     encoder: NoisySoftmax
     weights: Tensor
-    affinity: Tensor
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
         return unknown_training_nodes_error("classcode")
 
     def state(self) -> State:
-        return {**self.encoder.state(), "decider": self.weights, "affinity": self.affinity}
+        return {**self.encoder.state(), "decider": self.weights}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +160,8 @@ class ProjectedClassCode(Method):
 
     def all_queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         left = mu * math.sqrt(1 - DEGREE_SHARE)
-        failure = degree_failure(self.privacy_config.delta_for(sizes.nodes))
-        return (degree_query(mu, failure), *self.queries(sizes, left))
+        bound = degree_query(mu, self.privacy_config.delta_for(sizes.nodes))
+        return (bound, *self.queries(sizes, left))
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return the queries after the degree bound, which cost every record a total of at most mu.
@@ -266,14 +252,14 @@ class ProjectedClassCode(Method):
             aggregates = release.answer(ProjectedSumData(messages.first(log_posteriors)))
             decoded = decode(aggregates, sums.sigma, simplex_codes(view.num_classes))
             likely = decoded.log_likelihoods
-            found = self._neighbor_classes(view, aggregates, labeled, moments, release)
+            affinity = self._affinity(view, aggregates, labeled, moments, release)
         with session.stage("classifier"):
             weights = fit_evidence_weights(
                 rows(log_posteriors, labeled), likely[labeled], rows(targets, labeled), weight_steps, release
             )
             if self.reads_own_edges:
                 trust = min(1.0, float(weights[1]) / _TRUSTED)
-                listed, _ = own_list_sums(view.adjacency, trust * found.evidence(likely))
+                listed, _ = own_list_sums(view.adjacency, trust * neighbor_evidence(affinity, likely))
                 decided = map_records(
                     lambda own, around, aggregate: (own + around + aggregate).log_softmax(dim=1),
                     log_posteriors,
@@ -284,21 +270,18 @@ class ProjectedClassCode(Method):
                 decided = map_records(partial(weigh_evidence, weights), log_posteriors, likely)
         # Row v of the probabilities is only for people who are authorized to access v's record and list.
         proba = map_records(lambda log: log.exp().to(torch.float32), decided)
-        trained = TrainedProjectedClassCode(encoder=encoder, weights=weights, affinity=found.affinity)
+        trained = TrainedProjectedClassCode(encoder=encoder, weights=weights)
         return self.closed(release, trained, proba, view, session, {"rows": aggregates})
 
-    def _neighbor_classes(
+    def _affinity(
         self, view: Graph, aggregates: Tensor, labeled: Tensor, query: ClassMomentsQuery, release: Release
-    ) -> NeighborClasses:
+    ) -> Tensor:
         members = labeled.nonzero()[:, 0]
         answer = release.answer(ClassMomentsData(aggregates[members], rows(view.y, members)))
         noise = query.sigma / math.sqrt(query.count_share)  # of the number of records of a class
-        return NeighborClasses.from_moments(answer, 1 + noise / 2)
+        return neighbor_affinity(answer, 1 + noise / 2)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedProjectedClassCode:
-        classes = sizes.classes
-        known = state["decider"].shape == (WEIGHTS,) and state["affinity"].shape == (classes, classes)
-        check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)
-        return TrainedProjectedClassCode(
-            encoder=NoisySoftmax.restore(state), weights=state["decider"], affinity=state["affinity"]
-        )
+        known = state["decider"].shape == (WEIGHTS,)
+        check_fits(known and state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
+        return TrainedProjectedClassCode(encoder=NoisySoftmax.restore(state), weights=state["decider"])

@@ -38,7 +38,7 @@ from graphveil.estimators.method import FitResult, Method, State, TrainedModel, 
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, degree_failure, fit_node_level
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
 from graphveil.estimators.public_sizes import PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
@@ -379,8 +379,8 @@ class NodeLevelGap(Method):
         *_, classifier = trainings = self.trainings(sizes)
         return RecordPlan(
             unit=unit,
-            sizes=sizes,
-            failure=degree_failure(self.privacy_config.delta_for(sizes.nodes)),
+            nodes=sizes.nodes,
+            delta=self.privacy_config.delta_for(sizes.nodes),
             trainings=trainings,
             shares=self.shares[-len(trainings) :],
             multiplier=self.multiplier,

@@ -62,12 +62,7 @@ class NodeLevelModule(Method):
         assert isinstance(unit, NodeUnit)
         metrics, training = self.privacy_config.private_metrics, self.training(sizes)
         record_plan = RecordPlan(
-            unit=unit,
-            sizes=sizes,
-            trainings=(training,),
-            shares=(1.0,),
-            classes=sizes.classes,
-            metrics=metrics,
+            unit=unit, trainings=(training,), shares=(1.0,), classes=sizes.classes, metrics=metrics
         )
         return self.privacy_config.calibrated(sizes, record_plan.queries)
 
