@@ -121,7 +121,7 @@ def test_a_resumed_run_collects_once(tmp_path, method) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(plan, folder, Interrupt())
-    metrics = run(plan, folder, lambda *given: None, resume=True).metrics
+    metrics = run(plan, folder, lambda *given: None, resume=True)
     assert len(gv.ledger_of(graph.edge_set).entries) == experiment.runs
     assert metrics["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 2}
     assert metrics["baseline_guarantee"] is plan.baseline is None
