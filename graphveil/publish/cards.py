@@ -206,7 +206,7 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
     """Return README.md of the folder of per-node results, which are not public.
 
     >>> from graphveil.privacy import Gaussian
-    >>> owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
+    >>> owner = Guarantee.from_event(UNITS["node-record"](), Gaussian(1.0), delta=1e-5, releases=1)
     >>> "row v only for people authorized" in rows_page(owner, ["predictions.parquet"])
     True
     """
