@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from graphveil.auto import AutoClassifier as AutoClassifier
     from graphveil.data import Graph as Graph
     from graphveil.data import Interactions as Interactions
+    from graphveil.data import Rows as Rows
+    from graphveil.data import Tables as Tables
     from graphveil.data import list_datasets as list_datasets
     from graphveil.data import load_dataset as load_dataset
     from graphveil.data import open_graph as open_graph
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from graphveil.estimators.own.private_module import PrivateModule as PrivateModule
     from graphveil.estimators.private_hops import ReleasedRows as ReleasedRows
     from graphveil.estimators.private_hops import private_hops as private_hops
+    from graphveil.estimators.relational import RelationalClassifier as RelationalClassifier
     from graphveil.estimators.sage import SAGE as SAGE
     from graphveil.estimators.saved import load_model as load_model
     from graphveil.estimators.spectral import Spectral as Spectral
@@ -65,6 +68,8 @@ _MODULES = {
     "graphveil.data": (
         "Graph",
         "Interactions",
+        "Rows",
+        "Tables",
         "list_datasets",
         "load_dataset",
         "open_graph",
@@ -78,6 +83,7 @@ _MODULES = {
     "graphveil.estimators.gap": ("GAP",),
     "graphveil.estimators.gnn": ("PrivateGNN",),
     "graphveil.estimators.mlp": ("MLP",),
+    "graphveil.estimators.relational": ("RelationalClassifier",),
     "graphveil.estimators.own.private_module": ("PrivateModule",),
     "graphveil.estimators.private_hops": ("ReleasedRows", "private_hops"),
     "graphveil.estimators.sage": ("SAGE",),

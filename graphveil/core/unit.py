@@ -100,6 +100,25 @@ class DirectedEdge(Unit):
 
 
 @dataclass(frozen=True)
+class Row(DirectedEdge):
+    """One row of one of several tables, with its value.
+
+    A row is stored as a directed edge from the person who owns it to its far end and value
+    (``data/relational.py``). A changed value is one row less and one row more.
+
+    >>> Row().pair_sensitivity(1.0, 0.5)
+    1.0
+    """
+
+    name: ClassVar[str] = "row"
+    covers: ClassVar[str] = "the presence of any one row of a table, with its value"
+    not_covered: ClassVar[str] = (
+        "who is in the data, attributes, labels, the split and catalogs; an event that is stored in several "
+        "rows counts once for each of them, and a changed value counts twice"
+    )
+
+
+@dataclass(frozen=True)
 class NodeUnit(Unit):
     """One record: the features, the label and the edges of a node that count as its own.
 
@@ -156,6 +175,29 @@ class NodeRecord(NodeUnit):
             "have edges to all others. Use an OutEdgeSumQuery, which bounds the total weight of each "
             "node's out-edges."
         )
+
+
+@dataclass(frozen=True)
+class Person(NodeRecord):
+    """One person: attributes, the label, and every row that the person owns, in every table.
+
+    Neighboring data have the person's record, or attributes and a label that are null and no rows. The owner
+    of a row is declared with the table. Rows that others own are part of their records.
+
+    Args:
+        replace_one: Whether neighboring datasets have two different records.
+
+    >>> Person().change, Person(replace_one=True).change
+    (1.0, 2.0)
+    """
+
+    name: ClassVar[str] = "person"
+    keywords: ClassVar[frozenset[str]] = NodeUnit.keywords
+    covers: ClassVar[str] = "any one person: attributes, label and every row that the person owns"
+    not_covered: ClassVar[str] = (
+        "who is in the data, the split, catalogs, rows that others own and that name the person, and the "
+        "person's own prediction, which is for people authorized to access the person's record"
+    )
 
 
 @dataclass(frozen=True)
@@ -299,8 +341,10 @@ UNITS: dict[str, type[Unit]] = {
     for unit in (
         UndirectedEdge,
         DirectedEdge,
+        Row,
         Node,
         NodeRecord,
+        Person,
         NodeBoundedDegree,
         LocalAttributes,
         EdgeSubset,
@@ -344,8 +388,9 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
         )
     if name not in UNITS:
         raise UnitError(_unknown_unit(name))
-    if name in (Node.name, NodeRecord.name):
-        return (Node if name == Node.name else NodeRecord)(replace_one=replace_one)
+    records = {unit.name: unit for unit in (Node, NodeRecord, Person)}
+    if name in records:
+        return records[name](replace_one=replace_one)
     if name == NodeBoundedDegree.name:
         if max_degree is None:
             raise UnitError(
@@ -364,11 +409,13 @@ _CANDIDATES = {
         "node": "a node's features, label and all its edges",
         "node-record": "a node's features, label and out-edges",
         "node-bounded-degree": "a node with all its edges, if no degree exceeds a bound",
+        "person": "a person with all own rows, in several tables",
         "local-attributes": "features and labels that each node perturbs, not edges",
     },
     "edge": {
         "undirected-edge": "one edge in both directions",
         "directed-edge": "one stored edge in one direction",
+        "row": "one row of one of several tables",
         "edge-subset": "edges between listed nodes, next to public edges",
     },
 }

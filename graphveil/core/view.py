@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.features import ProtectedRows
-from graphveil.core.unit import LocalAttributes, Node, NodeRecord, Unit
+from graphveil.core.unit import LocalAttributes, Node, NodeRecord, Person, Unit
 from graphveil.errors import ProtectedDataError
 
 G = TypeVar("G")
@@ -145,7 +145,7 @@ def own_rows(edges: Adjacency, *values: Any) -> tuple[Any, ...]:
     """Return values of which row v depends on v's own out-edges: handles if the edges are protected."""
     if not isinstance(edges, ProtectedEdges):
         return values
-    if edges.unit not in (Node.name, NodeRecord.name):
+    if edges.unit not in (Node.name, NodeRecord.name, Person.name):
         raise ProtectedDataError(
             f"Unit {edges.unit!r} protects each edge from both of its nodes, so no node may read its own "
             "edges. Use unit 'node-record', or query the edges."

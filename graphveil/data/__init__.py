@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from graphveil.data.recipes import hash_split as hash_split
     from graphveil.data.recipes import random_split as random_split
     from graphveil.data.recipes import split as split
+    from graphveil.data.relational import Rows as Rows
+    from graphveil.data.relational import Tables as Tables
 
 _MODULES = {
     "graphveil.core.edges.adjacency": ("Adjacency", "EdgeSet"),
@@ -39,6 +41,7 @@ _MODULES = {
     "graphveil.data.interactions": ("Interactions",),
     "graphveil.data.preparation": ("prepare",),
     "graphveil.data.recipes": ("RECIPES", "DatasetRecipe", "hash_split", "random_split", "split"),
+    "graphveil.data.relational": ("Rows", "Tables"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = list(_HOMES)

@@ -137,10 +137,11 @@ class Graph:
             self._set_targets(as_targets(self.targets))
         if self.label_sets is not None:
             self._set(label_sets=as_label_sets(self.label_sets, self.num_nodes))
-        if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
+        stored = self.adjacency.num_nodes - self.num_far_ends
+        if self.x.shape[0] != self.num_nodes or stored != self.num_nodes:
             raise GraphError(
                 f"Features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
-                f"{self.adjacency.num_nodes} nodes. All three need one row per node."
+                f"{stored} nodes. All three need one row per node."
             )
         if self.num_features < 1:
             raise GraphError(
@@ -173,6 +174,11 @@ class Graph:
     def num_nodes(self) -> int:
         """The number of nodes N."""
         return len(self.y)
+
+    @property
+    def num_far_ends(self) -> int:
+        """The number of nodes that edges are stored for and that are not nodes of the graph."""
+        return 0
 
     @property
     def num_features(self) -> int:

@@ -21,6 +21,7 @@ _CLASSES = {
     "gcn": ("graphveil.estimators.full_graph", "GCN"),
     "gat": ("graphveil.estimators.full_graph", "GAT"),
     "classcode": ("graphveil.estimators.classcode", "ClassCode"),
+    "relational": ("graphveil.estimators.relational", "RelationalClassifier"),
     "spectral": ("graphveil.estimators.spectral", "Spectral"),
     "lpgnet": ("graphveil.papers.lpgnet", "LPGNet"),
     "lpgnn": ("graphveil.local.lpgnn", "LPGNN"),

@@ -64,6 +64,7 @@ from graphveil.estimators.requirements import (
     EXACT_RECORDS,
     MIXED_EDGES,
     RECORDS_WITHOUT_NOISE,
+    TABLES_ONLY,
     Rejections,
     as_graph,
     check_config,
@@ -168,6 +169,7 @@ class Estimator(Model):
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
     deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
     as_published: ClassVar[bool] = False  # whether a graph is prepared and split as in a paper
+    reads_tables: ClassVar[bool] = False  # whether it supports units of several tables
     baseline: ClassVar[str] = "mlp"  # no-graph baseline
     baseline_keywords: ClassVar[tuple[str, ...]] = ()  # that it shares, besides unit and budget
 
@@ -847,6 +849,10 @@ class Estimator(Model):
         )
 
     # -- what a method defines -----------------------------------------------------------------------------
+
+    @property
+    def _rejections(self) -> Rejections:
+        return self.rejections if self.reads_tables else TABLES_ONLY | self.rejections
 
     def _check_config(self) -> None:
         super()._check_config()

@@ -427,6 +427,7 @@ class MLP(NetworkKeywords, Estimator):
     method: ClassVar[str] = "mlp"
     predicts_numbers: ClassVar[bool] = True
     reads_edges: ClassVar[bool] = False
+    reads_tables: ClassVar[bool] = True  # the attributes of persons
     rejections: ClassVar[Rejections] = EXACT_RECORDS
 
     tuned: bool | None = None

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.data import Graph
+from graphveil.data.relational import Relation
 from graphveil.errors import GraphError
 
 TRAIN, VAL, OTHER = range(3)  # the public groups of records
@@ -28,12 +29,14 @@ def check_members(view: Graph, *splits: str) -> None:
 def record_groups(view: Graph) -> Tensor:
     """Return each node's public group, by membership in the split alone, int64 (N).
 
+    Far ends of tables follow, which have no record.
+
     >>> path = Graph.from_edges(torch.eye(3), [0, -1, 1], [0], [1], directed=False)
     >>> split = path.with_split(*torch.eye(3, dtype=torch.bool))
     >>> record_groups(split).tolist()
     [0, 1, 2]
     """
-    groups = torch.full((view.num_nodes,), OTHER)
+    groups = torch.full((view.num_nodes + view.num_far_ends,), OTHER)
     groups[members(view, "train")] = TRAIN
     groups[members(view, "val")] = VAL
     return groups
@@ -73,6 +76,7 @@ class PublicSizes:
         labeled: Number of nodes with a public label; only for edge-level units, where labels are public.
         learned_columns: Number of feature columns whose ranges the first query of the plan is about.
         domain: Node pairs of a released graph; None for all, or if no graph is released.
+        relations: Public parts of tables of rows, for tables.
 
     >>> sizes = PublicSizes(nodes=100, classes=3)
     >>> sizes.completed().train_records, sizes.missing
@@ -86,6 +90,7 @@ class PublicSizes:
     labeled: int | None = None
     learned_columns: int = 0
     domain: Domain | None = field(default=None, compare=False, repr=False)
+    relations: tuple[Relation, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def from_graph(cls, view: Graph) -> "PublicSizes":

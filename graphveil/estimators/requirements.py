@@ -17,12 +17,15 @@ from graphveil.core.unit import (
     Level,
     LocalAttributes,
     NodeUnit,
+    Person,
+    Row,
     UndirectedEdge,
     Unit,
 )
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.recipes import columns_beyond
+from graphveil.data.relational import Tables, check_tables
 from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
@@ -85,6 +88,13 @@ REPORTS_ONLY = rejected(
     "{unit!r}. Pass unit='local-attributes' with eps_x and eps_y, or use method 'classcode' or 'gap'.",
     *EDGE_LEVEL,
     *NODE_LEVEL,
+)
+
+TABLES_ONLY = rejected(
+    "{method} learns from one graph, but unit {unit!r} is for several tables. Use method 'relational', or "
+    "another unit.",
+    Row.name,
+    Person.name,
 )
 
 
@@ -302,7 +312,10 @@ def column_names(graph: Graph) -> tuple[str, ...]:
 
 def as_graph(graph: Any, unit: str | None) -> Graph:
     """Convert a graph or a torch_geometric ``Data`` to a graph that is directed if the unit is."""
+    if isinstance(graph, Tables):
+        graph = graph.graph
     if isinstance(graph, Graph):
+        check_tables(graph, unit)
         return graph
     kinds = [kind.__module__ for kind in type(graph).__mro__]  # the class of a Batch is created dynamically
     listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")

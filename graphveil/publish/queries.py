@@ -47,6 +47,7 @@ QUERY_KINDS = {  # of an answer: its kind in stored folders, and the words of ta
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
     "neighbor_counts": "neighbor counts",
+    "row_counts": "counts of rows",
     "edge_products": "the sum of products of feature vectors over edges",
     "pair_sums": "sums of pair features over edges",
     "pair_histogram": "a histogram of scores of held-out edges",

@@ -1,0 +1,203 @@
+"""Noisy counts of the rows of several tables: every row counts in one cell of one answer."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.backends import BlockWork
+from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.events import Event, PureDP
+from graphveil.core.noise.discrete_laplace import DiscreteLaplace
+from graphveil.core.noise.random import RowStream
+from graphveil.core.private_edges import PrivateEdges, forms_private_sum
+from graphveil.core.queries.edge_counts import MAX_EPSILON, MIN_EPSILON, counts_at_target
+from graphveil.core.query import (
+    GRID_BITS,
+    ExampleGraph,
+    NoiseGrid,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    QueryDescription,
+    are_numbers,
+    by_group,
+    check_pays,
+    check_size,
+    outside,
+)
+from graphveil.core.unit import DirectedEdge, Unit
+from graphveil.errors import ReleaseError, UnitError
+
+NOT_COUNTED = -1
+MAX_CELLS = 1 << 30
+_EDGES, _WIDTH, _ROWS = 1 << 22, 1 << 10, 1 << 12  # edges per piece; noise per row of a stream, and rows
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowCountData(QueryData[Tensor]):
+    """Where rows count: three integers for each node, shape (N), public or released before.
+
+    A row is an edge from its owner to its far end. It counts at the end of higher rank; between equal ranks a
+    public hash of both ids decides. Its cell is the start of that end plus the column of the other one. It is
+    not counted if either of them is -1, or if there is no such cell.
+
+    The answer is float32 noisy counts, shape (cells).
+    """
+
+    ranks: Tensor
+    starts: Tensor
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class RowCountQuery(Query):
+    """Release noisy counts of rows by cell, for the rows whose owners are in some public groups.
+
+    Args:
+        partition: Name of the partition of nodes into groups.
+        pays: Whether rows of owners in each group are counted.
+        epsilon: Epsilon of one row.
+        cells: Number of counts.
+
+    Privacy:
+        Unit: ``row`` or ``directed-edge``. Reads: edges whose source is in a counted group. Adding or
+        removing one moves one integer by one, and the noise there is discrete Laplace: the answer is
+        epsilon-DP. Rows of other owners are not read and not charged. Which integer moves follows from public
+        or released values, and the group of a row is that of its owner. Queries that count disjoint groups
+        therefore cost no more together than one of them (``docs/privacy/proofs/tables.md``).
+
+    >>> from graphveil.privacy import Row
+    >>> RowCountQuery("owners", (True, False), 0.5, 4).event(Row())
+    ByGroup(partition='owners', events=(PureDP(epsilon=0.5), Composed(events=())))
+    """
+
+    kind: ClassVar[str] = "row_counts"
+    wire_name: ClassVar[str] = "RowCountQuery"
+    stage: ClassVar[str] = "row counts"
+    data: ClassVar[type[RowCountData]] = RowCountData
+    exact_noise: ClassVar[bool] = True
+    linear_group_scaling: ClassVar[bool] = True  # all rows of one person may fall into one cell
+
+    partition: str
+    pays: tuple[bool, ...]
+    epsilon: float
+    cells: int
+
+    def __post_init__(self) -> None:
+        check_pays(self.pays)
+        check_size(1, MAX_CELLS, cells=self.cells)
+        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        return DiscreteLaplace(self.epsilon)
+
+    def event(self, unit: Unit) -> Event:
+        if not isinstance(unit, DirectedEdge):
+            raise UnitError(
+                f"unit {unit.name!r} does not protect single rows, which have one owner each. Use unit 'row' "
+                "or 'directed-edge'."
+            )
+        return by_group(self.partition, self.pays, PureDP(self.epsilon))
+
+    def sensitivity(self, unit: Unit) -> float:
+        return 1.0
+
+    def changed(self, unit: Unit) -> int:
+        return 1
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Reject edges that are stored in both directions: each would move two counts."""
+        if not directed:
+            raise UnitError(
+                f"unit {unit.name!r} needs rows that are stored once, but this graph is undirected. Load it "
+                "with directed=True."
+            )
+
+    def describe(self) -> QueryDescription:
+        return replace(super().describe(), stage=f"{self.stage} ({self.cells:,} cells)")
+
+    def prepare(self, data: RowCountData, public: PublicInputs) -> PreparedData:
+        arrays = data.ranks, data.starts, data.columns
+        nodes = public.num_nodes
+        if not all(are_numbers(array, nodes) for array in arrays) or outside(data.ranks, nodes + 1):
+            raise ReleaseError(
+                f"the query needs a rank from 0 on, a start and a column for each of {nodes} nodes, all "
+                "integers; the release stays charged"
+            )
+        for places in (data.starts, data.columns):
+            if outside(places - NOT_COUNTED, self.cells + 1):
+                raise ReleaseError(
+                    f"starts and columns must be from -1 to {self.cells - 1}; the release stays charged"
+                )
+        return PreparedData(public, arrays)
+
+    def example_data(self, graph: ExampleGraph) -> RowCountData:
+        rng, half = graph.generator("cells"), self.cells // 2
+        drawn = (
+            rng.integers(low, high, size=graph.nodes)
+            for low, high in ((0, 2), (NOT_COUNTED, half + 1), (NOT_COUNTED, self.cells - half))
+        )
+        return RowCountData(*map(torch.from_numpy, drawn))
+
+    @forms_private_sum("RowCountQuery")
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        ranks, starts, columns = (array.numpy() for array in data.arrays)
+        pays = torch.tensor(self.pays)
+        if data.public.groups is not None:
+            paying = pays[data.public.groups].numpy()
+        else:
+            paying = np.full(len(ranks), self.pays[0])
+        counts = private.total(RowCells(ranks, starts, columns, paying, self.cells), (self.cells,))
+        noisy, stream = np.empty(self.cells, dtype=np.float32), RowStream(key)
+        for first in range(0, self.cells, _ROWS * _WIDTH):
+            some = counts[first : first + _ROWS * _WIDTH]
+            rows = np.arange(-(-len(some) // _WIDTH)) + first // _WIDTH
+            drawn = self.law.draw(stream, rows, _WIDTH).reshape(-1)[: len(some)]
+            noisy[first : first + len(some)] = some + drawn
+        return torch.from_numpy(noisy)
+
+    @property
+    def groups(self) -> int:
+        return len(self.pays)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        return (self.law.sigma,)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
+        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowCells(BlockWork):
+    """The number of a block's rows in each cell, int64 (cells): exact counts for ``RowCountQuery`` only."""
+
+    ranks: Ids
+    starts: Ids
+    columns: Ids
+    paying: npt.NDArray[np.bool_]  # by owner
+    cells: int
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        counts = np.zeros(self.cells, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            owners = piece.sources.numpy().astype(np.int64)
+            far = np.repeat(np.arange(piece.start, piece.stop), piece.degrees.numpy())
+            at_far = counts_at_target(owners, far, self.ranks)
+            start = self.starts[np.where(at_far, far, owners)]
+            column = self.columns[np.where(at_far, owners, far)]
+            kept = self.paying[owners] & (start != NOT_COUNTED) & (column != NOT_COUNTED)
+            cells = (start + column)[kept]
+            counts += np.bincount(cells[cells < self.cells], minlength=self.cells)
+        return torch.from_numpy(counts)

@@ -1,0 +1,763 @@
+"""Several tables: people, catalogs of other entities, and rows that people own.
+
+Rows are stored as directed edges: from the person who owns a row to its far end, one node for each entity and
+value. So a row of any table is one edge, and everything that a person did is the person's own list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.core.edges.adjacency import MAX_NODES, Adjacency, EdgeSet
+from graphveil.core.features import Features, as_features
+from graphveil.core.unit import NoUnit, Person, Row
+from graphveil.data.conversion import fields_from_tables
+from graphveil.data.graph import Graph
+from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
+from graphveil.data.tables.files import (
+    Column,
+    CsvFormat,
+    FileSource,
+    FrameSource,
+    TableSource,
+    column,
+    is_csv,
+)
+from graphveil.data.tables.ids import KnownIds, References, keys, match_ids, read_ids
+from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
+from graphveil.errors import ConfigError, GraphError, UnitError
+
+FarPersons = Literal["one-sided", "mutual"]
+Ids = npt.NDArray[np.int64]
+
+TABLE_UNITS = (Row.name, Person.name, NoUnit.name)
+_MAX_CATEGORIES = 50  # different texts in a catalog's column that become columns of their own
+_ADVICE = "add them to the public list, or pass unknown_ids='drop'"
+_PYG_VALUES = ("value", "rating", "edge_label", "edge_attr")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """One table of what people did: who owns a row, its far end, and its value.
+
+    Args:
+        table: Frame, mapping of columns, or path of a Parquet or CSV file, or ``URL#TABLE`` of a database.
+        owner: Column with the id of the person who owns the row.
+        far: Column with the id of the other end, such as a movie. None for rows without one.
+        catalog: Name of the public list of far ends; by default that of the column ``far``.
+        value: Column with a value, which becomes one of a public finite set.
+        bins: For numeric values: increasing public bounds. A value counts in the last bin whose lower bound
+            it reaches.
+        values: For text: the public list of values. Rows with others are dropped.
+        time: Column with the time of a row, for ``before``.
+        persons: For far ends that are persons themselves. ``"one-sided"`` asserts that only the owner can
+            enter or remove a row. ``"mutual"`` is for rows that both persons have, such as friendships.
+
+    Privacy:
+        Under unit ``person`` a row is part of the record of its owner. Mutual tables are rejected, because
+        such a row also stands in the record of the other person.
+
+    >>> seen = {"user": ["ann"], "movie": [7], "stars": [5]}
+    >>> Rows(seen, owner="user", far="movie", value="stars", bins=[4])
+    Rows(owner='user', far='movie', value='stars')
+    """
+
+    table: Any
+    owner: str
+    far: str | None = None
+    catalog: str | None = None
+    value: str | None = None
+    bins: Sequence[float] | None = None
+    values: Sequence[str] | None = None
+    time: str | None = None
+    persons: FarPersons | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("owner", "far", "catalog", "value", "time"):
+            checks.fitting(name, getattr(self, name), str if name == "owner" else str | None)
+        used = [name for name in (self.owner, self.far, self.value, self.time) if name is not None]
+        if len(set(used)) < len(used):
+            raise ConfigError(f"The columns {', '.join(map(repr, used))} must all be different.")
+        if self.value is not None and (self.bins is None) == (self.values is None):
+            raise ConfigError(
+                f"Which values of {self.value!r} occur is protected, so their set must be public. Pass "
+                "bins=[3, 4] for numbers, or values=['view', 'buy'] for text."
+            )
+        if self.value is None and not (self.bins is None and self.values is None):
+            raise ConfigError("bins= and values= need value=, the column that they are for.")
+        bins = () if self.bins is None else tuple(self.bins)
+        if any(not b > a for a, b in pairwise(bins)) or not np.isfinite(bins).all():
+            raise ConfigError("bins= must be finite numbers in increasing order, such as bins=[3, 4].")
+        if self.values is not None and (
+            isinstance(self.values, str) or len(set(self.values)) < len(self.values)
+        ):
+            raise ConfigError("values= must be a list of different texts, such as values=['view', 'buy'].")
+        if self.persons is not None:
+            checks.one_of(get_args(FarPersons), persons=self.persons)
+            if self.far is None:
+                raise ConfigError("persons= is about far ends. Name their column with far=.")
+
+    def __repr__(self) -> str:
+        """Show the names of columns only."""
+        parts = {"owner": self.owner, "far": self.far, "value": self.value, "persons": self.persons}
+        return f"Rows({', '.join(f'{name}={part!r}' for name, part in parts.items() if part is not None)})"
+
+    @property
+    def num_values(self) -> int:
+        """The number of different values of a row, which is public."""
+        return len(self.bins) + 1 if self.bins is not None else len(self.values) if self.values else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """The public part of one table of rows.
+
+    Args:
+        name: Name of the table.
+        entities: Number of entities that a far end may be.
+        values: Number of values.
+        first: Number of its first far end among the nodes that edges are stored for. Entity u with value e is
+            node ``first + u * values + e``.
+        features: Public attributes of the entities (entities, d), or None.
+        columns: Names of the columns of the catalog that became attributes.
+        persons: How far ends that are persons are declared.
+        digest: Digest of the public ids of the entities.
+    """
+
+    name: str
+    entities: int
+    values: int
+    first: int
+    features: Features | None = field(default=None, repr=False)
+    columns: tuple[str, ...] = ()
+    persons: FarPersons | None = None
+    digest: str = field(default="", repr=False)
+
+    @property
+    def stop(self) -> int:
+        """The number after its last far end."""
+        return self.first + self.entities * self.values
+
+    def fits(self, other: Relation) -> bool:
+        """Whether another table has the same name, catalog and values."""
+        named = "name", "entities", "values", "persons", "digest"
+        return all(getattr(self, each) == getattr(other, each) for each in named)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RelationalGraph(Graph):
+    """A graph of persons, whose rows in several tables are edges to the far ends of ``relations``.
+
+    ``adjacency`` has more nodes than the graph: the persons, and then the far ends of each relation.
+    """
+
+    relations: tuple[Relation, ...] = ()
+
+    @property
+    def num_far_ends(self) -> int:
+        return sum(each.entities * each.values for each in self.relations)
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never a number of rows."""
+        return (
+            f"RelationalGraph({self.name!r}, persons={self.num_nodes}, features={self.num_features}, "
+            f"tables={[each.name for each in self.relations]}, split={self.has_split})"
+        )
+
+    def subgraph(self, keep: Tensor) -> NoReturn:
+        """Raise an error: rows of other persons would be left out, which a table of rows decides."""
+        raise GraphError(
+            "Tables cannot be reduced to a part of their persons. Build them from fewer persons."
+        )
+
+    def grow(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise an error: tables do not grow."""
+        raise GraphError("Tables cannot grow. Build them again with all persons, which is a new data set.")
+
+    def to_pyg(self) -> NoReturn:
+        """Raise an error: the rows are no edges between persons."""
+        raise GraphError("Tables cannot be converted to one Data object. Keep the HeteroData they came from.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tables:
+    """Persons with a label each, and tables of what they did.
+
+    Build them with the constructor, or with ``from_pyg``.
+
+    Args:
+        persons: Table of persons: a frame, a mapping of columns, or the path of a Parquet or CSV file.
+        id: Column of ``persons`` with ids.
+        label: Column of ``persons`` with labels; None for prediction only, with ``classes``.
+        rows: Tables of rows by name.
+        public: Public catalogs by name: tables with a column of this name, or ``"id"``, and attributes; or
+            lists of ids. They have no owner and are not protected.
+        before: Only rows with an earlier time are used, so that labels do not leak into features.
+        unknown_ids: ``"error"`` rejects a row whose owner or far end is in no list, and ``"drop"`` drops it.
+        edge_set: Identity of the data for their budget; a new one by default. It is one for all tables.
+        name: Name of the data.
+        options: Options of ``read_graph`` for the table of persons: ``split``, ``features``, ``drop``,
+            ``categories``, ``missing``, ``null_values``, ``delimiter``, ``decimal``, ``classes`` and
+            ``task``.
+
+    Raises:
+        ConfigError: Argument of another type or out of range.
+        GraphError: Table or column that is missing or invalid, or unknown ids.
+
+    Privacy:
+        Reads: all tables, exactly. Charges: nothing. Who owns a row is declared and never read from the data.
+        Public: ids of persons, the split, catalogs, bins and lists of values. Rows of one person with the
+        same far end and value count once.
+
+    >>> tables = Tables(
+    ...     {"user": ["ann", "bob"], "churn": ["no", "yes"]}, id="user", label="churn",
+    ...     rows={"likes": Rows({"user": ["ann", "bob"], "movie": [1, 2]}, owner="user", far="movie")},
+    ...     public={"movie": [1, 2, 3]},
+    ... )
+    >>> tables
+    Tables(persons=2, rows={'likes': 3 far ends})
+    """
+
+    graph: RelationalGraph
+
+    def __init__(
+        self,
+        persons: Any,
+        *,
+        id: str,
+        rows: Mapping[str, Rows],
+        label: str | None = None,
+        public: Mapping[str, Any] | None = None,
+        before: object = None,
+        unknown_ids: str = "error",
+        edge_set: EdgeSet | None = None,
+        name: str = "tables",
+        **options: Any,
+    ) -> None:
+        checks.one_of(("error", "drop"), unknown_ids=unknown_ids)
+        read = _persons(persons, {"id": id, "label": label, **options})
+        csv_format = TableOptions(
+            delimiter=options.get("delimiter"), decimal=options.get("decimal")
+        ).csv_format
+        people, person_ids = read.pop("known"), read["ids"]
+        catalogs = {key: _Catalog.read(key, given, csv_format) for key, given in (public or {}).items()}
+        _check_rows(rows, catalogs)
+        relations, ends, first = [], [], len(person_ids)
+        for title, one in rows.items():
+            catalog = _catalog_of(title, one, catalogs, people)
+            relation = Relation(
+                title,
+                catalog.size,
+                one.num_values,
+                first,
+                catalog.features,
+                catalog.columns,
+                one.persons,
+                catalog.digest,
+            )
+            ends.append(_ends(title, one, relation, people, catalog, before, unknown_ids, csv_format))
+            relations.append(relation)
+            first = relation.stop
+        self._keep(read, relations, ends, first, edge_set, name)
+
+    def _keep(
+        self,
+        read: dict[str, Any],
+        relations: Sequence[Relation],
+        ends: Sequence[tuple[Ids, Ids]],
+        nodes: int,
+        edge_set: EdgeSet | None,
+        name: str,
+    ) -> None:
+        if nodes > MAX_NODES:
+            raise GraphError(
+                f"There are more than {MAX_NODES:,} persons and far ends, counted for each value. Use fewer "
+                "bins."
+            )
+        owners, far = (
+            np.concatenate([each[k] for each in ends] or [np.empty(0, np.int64)]) for k in range(2)
+        )
+        edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
+        adjacency = Adjacency.from_edges(owners, far, num_nodes=nodes, directed=True, edge_set=edge_set)
+        notes = [*read.pop("notes", ())]
+        notes += [
+            f"rows of table {each.name!r} that name a person belong to their owner alone, as the data owner "
+            "asserts"
+            for each in relations
+            if each.persons == "one-sided"
+        ]
+        graph = RelationalGraph(
+            adjacency=adjacency, relations=tuple(relations), name=name, notes=tuple(notes), **read
+        )
+        object.__setattr__(self, "graph", graph)
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never a number of rows."""
+        listed = ", ".join(f"{each.name!r}: {each.entities:,} far ends" for each in self.graph.relations)
+        return f"Tables(persons={self.graph.num_nodes}, rows={{{listed}}})"
+
+    @classmethod
+    def from_graph(cls, graph: RelationalGraph) -> Tables:
+        """Return the tables of a graph, for example with another split: the data and budget are the same."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "graph", graph)
+        return made
+
+    def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Tables:
+        """Return the tables with another split of the persons.
+
+        Args:
+            train, val, test: Disjoint masks, bool (persons).
+
+        Returns:
+            The tables, with the same data and budget.
+
+        Raises:
+            GraphError: Masks that overlap, or of another type or length.
+        """
+        graph = self.graph.with_split(train, val, test)
+        assert isinstance(graph, RelationalGraph)
+        return self.from_graph(graph)
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        person: str,
+        rows: Sequence[tuple[str, str, str]],
+        bins: Mapping[tuple[str, str, str], Sequence[float]] | None = None,
+        persons: FarPersons | None = None,
+        edge_set: EdgeSet | None = None,
+        **fields: Any,
+    ) -> Tables:
+        """Build tables from a torch_geometric ``HeteroData``.
+
+        Args:
+            data: ``HeteroData``. The person type has ``y``, and may have ``x`` and masks. Other node types
+                are catalogs, with their ``x`` as public attributes.
+            person: Node type of the persons.
+            rows: Edge types whose rows a person owns, from persons. Leave out reverse edge types, which would
+                store every row twice.
+            bins: Bounds of values by edge type, for one number per edge in ``value``, ``rating``,
+                ``edge_label`` or ``edge_attr``.
+            persons: For edge types between persons: as for ``Rows``.
+            edge_set: Identity of the data for their budget.
+            fields: Further fields of ``Graph`` for the persons, such as masks.
+
+        Returns:
+            The tables, with indices as ids.
+
+        Raises:
+            GraphError: If a type or an attribute is missing, or an index is out of range.
+
+        Privacy:
+            Reads: all edges and records, exactly. Charges: nothing.
+        """
+        store = data[person]
+        y = getattr(store, "y", None)
+        if y is None:
+            raise GraphError(
+                f"The node type {person!r} has no 'y'. Set data[{person!r}].y before you convert it."
+            )
+        masks = {
+            part: mask
+            for part in ("train_mask", "val_mask", "test_mask")
+            if (mask := getattr(store, part, None)) is not None
+        }
+        plain = Graph.from_edges(getattr(store, "x", None), y, [], [], directed=True, **{**masks, **fields})
+        read = {
+            part: getattr(plain, part)
+            for part in (
+                "x",
+                "y",
+                "num_classes",
+                "class_names",
+                "ids",
+                "notes",
+                "encoding",
+                "targets",
+                *plain.masks,
+            )
+        }
+        relations, ends, first, bins = [], [], plain.num_nodes, bins or {}
+        for kind in rows:
+            if kind not in data.edge_types or kind[0] != person:
+                raise GraphError(
+                    f"{kind} is no edge type from {person!r}. Edge types: {list(data.edge_types)}."
+                )
+            if kind[2] == person and persons is None:
+                raise GraphError(_declare(" ".join(kind)))
+            far = data[kind[2]]
+            size, x = int(far.num_nodes), getattr(far, "x", None) if kind[2] != person else None
+            number_of_values = len(bins[kind]) + 1 if kind in bins else 1
+            owner, other = (part.numpy().astype(np.int64) for part in data[kind].edge_index.cpu())
+            for index, most in ((owner, plain.num_nodes), (other, size)):
+                if len(index) and not 0 <= index.min() <= index.max() < most:
+                    raise GraphError(
+                        f"The edge_index of {kind} contains an index beyond the number of nodes."
+                    )
+            relation = Relation(
+                kind[1],
+                size,
+                number_of_values,
+                first,
+                None if x is None else as_features(x),
+                (),
+                persons if kind[2] == person else None,
+                f"{size} indices",
+            )
+            values = np.zeros(len(owner), dtype=np.int64)
+            if kind in bins:
+                values = _binned(_pyg_values(data[kind], kind), tuple(bins[kind]))
+            kept = values >= 0
+            ends.append((owner[kept], relation.first + other[kept] * number_of_values + values[kept]))
+            relations.append(relation)
+            first = relation.stop
+        made = object.__new__(cls)
+        made._keep(read, relations, ends, first, edge_set, plain.name)
+        return made
+
+
+def check_tables(graph: Graph, unit: str | None) -> None:
+    """Reject tables under a unit of graphs, a graph under a unit of tables, and mutual rows of a person.
+
+    Raises:
+        UnitError: If data and unit do not fit.
+    """
+    if not isinstance(graph, RelationalGraph):
+        if unit in (Row.name, Person.name):
+            raise UnitError(
+                f"unit {unit!r} is for several tables, but this is one graph. Build gv.Tables, or use unit "
+                "'undirected-edge' or 'node'."
+            )
+        return
+    if unit is not None and unit not in TABLE_UNITS:
+        raise UnitError(
+            f"unit {unit!r} is for one graph, but these are tables of persons and their rows. Use unit 'row' "
+            "for one row, or 'person' for a person with all rows."
+        )
+    mutual = [each.name for each in graph.relations if each.persons == "mutual"]
+    if unit == Person.name and mutual:
+        raise UnitError(
+            f"Table {mutual[0]!r} has mutual rows, which are in the records of two persons, so unit 'person' "
+            "does not protect them. Leave this table out, or use unit 'row'."
+        )
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Catalog:
+    """A public list of entities: ids, or none for rows without a far end."""
+
+    known: KnownIds | None
+    size: int
+    features: Features | None = None
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
+        source = _source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
+        if source is None:
+            source = FrameSource.from_frame({name: given}, f"catalog {name!r}")
+        names = source.names()
+        id = name if name in names else "id"
+        if id not in names:
+            raise GraphError(
+                f"Catalog {name!r} has neither a column {name!r} nor 'id'. Rename its column of ids to "
+                f"{name!r}."
+            )
+        known = _known(source, id, f"catalog {name!r}", csv_format)
+        x, columns = _attributes(source, id, csv_format)
+        return cls(known, len(known.ids), x, columns)
+
+    @property
+    def digest(self) -> str:
+        if self.known is None:
+            return ""
+        text = "\n".join(map(str, self.known.ids.to_pylist()))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _is_table(given: Any) -> bool:
+    if isinstance(given, str | PathLike | Mapping):
+        return True
+    return hasattr(given, "columns") or hasattr(given, "column_names") or hasattr(given, "collect_schema")
+
+
+def _source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
+    if isinstance(given, str) and "://" in given:
+        return _database_table(given)
+    if isinstance(given, str | PathLike):
+        return FileSource(Path(given), csv_format)
+    return FrameSource.from_frame(given, title)
+
+
+def _database_table(address: str) -> FrameSource:
+    """Read a table of a database in one pass, from ``URL#TABLE``."""
+    import pyarrow as pa
+    import sqlalchemy
+
+    url, _, name = address.partition("#")
+    if not name:
+        raise ConfigError("A table of a database is written as URL#TABLE, such as sqlite:///shop.db#orders.")
+    try:
+        engine = sqlalchemy.create_engine(url)
+        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=engine)
+        with engine.connect() as connection:
+            found = connection.execute(sqlalchemy.select(table))
+            columns: dict[str, list[Any]] = {str(column.name): [] for column in table.columns}
+            for part in found.partitions(1 << 16):
+                for key, values in zip(columns, zip(*part, strict=True), strict=True):
+                    columns[key].extend(values)
+    except sqlalchemy.exc.SQLAlchemyError as error:  # its message may quote values and a password
+        raise GraphError(f"Table {name!r} of the database cannot be read ({type(error).__name__}).") from None
+    finally:
+        if "engine" in locals():
+            engine.dispose()
+    return FrameSource(pa.table(columns), name)
+
+
+def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
+    read = TableOptions.from_keywords({"source": "\0owner", "target": "\0far", **options})
+    unknown = sorted(set(options) - {"id", "label"} - _PERSON_OPTIONS)
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(_PERSON_OPTIONS))}"
+        )
+    if read.label is None and read.classes is None:
+        raise GraphError("The label column is missing. Name it with label= (--label).")
+    source = _source(given, "persons", read.csv_format)
+    nothing = FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows")
+    found = inspect_tables(source, nothing, read)
+    found.raise_problems()
+    fields = fields_from_tables(found, classes_given=read.classes is not None)
+    for name in ("source", "target", "weight"):
+        del fields[name]
+    if not fields["x"].shape[1]:
+        fields["x"], fields["encoding"] = torch.ones(len(fields["y"]), 1), Encoding(rules=(CONSTANT_FEATURE,))
+    fields["known"] = _known(source, str(read.id), "persons", read.csv_format)
+    if fields["targets"] is not None:
+        fields["y"], fields["num_classes"] = fields["targets"].isnan().long().neg(), 1
+    return {name: value for name, value in fields.items() if value is not None or name == "ids"}
+
+
+_PERSON_OPTIONS = {
+    "split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal", "classes",
+    "task", "encoding",
+}  # fmt: skip
+
+
+def _known(source: TableSource, name: str, title: str, csv_format: CsvFormat) -> KnownIds:
+    import pyarrow.compute as pc
+
+    if isinstance(source, FileSource):
+        values = column(read_ids(source.path, [name], csv_format=csv_format), name)
+    else:
+        values = column(source.read([name], {}), name)
+    ids = keys(values, name)
+    if not len(ids) or len(pc.unique(ids)) < len(ids):
+        raise GraphError(f"Column {name!r} of {title} is empty or repeats ids. Keep one row for each id.")
+    return KnownIds(ids, title, name, values.type, source.written, _ADVICE, _ADVICE)
+
+
+def _attributes(
+    source: TableSource, id: str, csv_format: CsvFormat
+) -> tuple[Features | None, tuple[str, ...]]:
+    """Return the usable columns of a catalog as features: numbers, and texts with few different values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = [name for name in source.names() if name != id]
+    table = source.read(names, {})
+    categories, used = [], []
+    for name in names:
+        kind = table.column(name).type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+            if len(pc.unique(table.column(name))) <= _MAX_CATEGORIES:
+                categories.append(name)
+                used.append(name)
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+            used.append(name)
+    if not used:
+        return None, ()
+    options = TableOptions(
+        id=id, source="\0owner", target="\0far", features=used, categories=categories, missing="indicator",
+        classes=("a", "b"), delimiter=csv_format.delimiter, decimal=csv_format.decimal,
+    )  # fmt: skip
+    found = inspect_tables(source, FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows"), options)
+    found.raise_problems()
+    x = found.matrix()
+    low, high = x.min(axis=0), x.max(axis=0)  # public, as the catalog is
+    return as_features((x - low) / np.where(high > low, high - low, 1)), tuple(used)
+
+
+def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> None:
+    if not isinstance(rows, Mapping) or not rows or not all(isinstance(each, Rows) for each in rows.values()):
+        raise ConfigError("rows= must be a mapping of names to gv.Rows, with at least one table.")
+    unused = set(catalogs) - {each.catalog or each.far for each in rows.values()}
+    if unused:
+        raise ConfigError(
+            f"No table of rows uses the catalog {min(unused)!r}. Set far= or catalog= of a table to its name."
+        )
+
+
+def _catalog_of(title: str, rows: Rows, catalogs: Mapping[str, _Catalog], people: KnownIds) -> _Catalog:
+    if rows.far is None:
+        return _Catalog(None, 1)
+    if rows.persons is not None:
+        return _Catalog(people, len(people.ids))
+    name = rows.catalog or rows.far
+    if name not in catalogs:
+        raise GraphError(
+            f"Which far ends occur in table {title!r} is protected, so their list must be public. Pass "
+            f"public={{{name!r}: ids}}, or persons='one-sided' or 'mutual' if they are persons."
+        )
+    found = catalogs[name]
+    assert found.known is not None
+    if _same_people(found.known, people):
+        raise GraphError(_declare(title))
+    return found
+
+
+def _declare(title: str) -> str:
+    return (
+        f"The far ends of table {title!r} have the ids of persons. Declare how rows arise: "
+        "persons='one-sided' if only the owner can enter or remove a row, or persons='mutual' if both have "
+        "it."
+    )
+
+
+def _same_people(catalog: KnownIds, people: KnownIds) -> bool:
+    """Whether public ids look like those of the persons: half of them, other than by counting from one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if catalog.ids.type != people.ids.type:
+        return False
+    if pa.types.is_int64(people.ids.type):
+        low, high = (pc.min(people.ids).as_py(), pc.max(people.ids).as_py())
+        if high - low < 2 * len(people.ids):
+            return False
+    shared: int = pc.sum(pc.is_in(catalog.ids, value_set=people.ids)).as_py()
+    return 2 * shared >= len(catalog.ids)
+
+
+def _ends(
+    title: str,
+    rows: Rows,
+    relation: Relation,
+    people: KnownIds,
+    catalog: _Catalog,
+    before: object,
+    unknown_ids: str,
+    csv_format: CsvFormat,
+) -> tuple[Ids, Ids]:
+    """Return the owners of a table's rows, and their far ends as nodes; each row is read by itself."""
+    source = _source(rows.table, f"table {title!r}", csv_format)
+    named = [rows.owner] if rows.far is None else [rows.owner, rows.far]
+    others = [name for name in (rows.value, rows.time if before is not None else None) if name is not None]
+    if isinstance(source, FileSource):
+        table, written = read_ids(source.path, named, others, csv_format), is_csv(source.path)
+    else:
+        table, written = source.read(_present([*named, *others], source), {}), False
+    lists = [people] if catalog.known is None else [people, catalog.known]
+    ends = [
+        References(column(table, name), f"column {name!r} of {title!r}", name, known, written)
+        for name, known in zip(named, lists, strict=True)
+    ]
+    kept = np.ones(len(ends[0].values), dtype=bool)
+    values = np.zeros(len(kept), dtype=np.int64)
+    if rows.value is not None:
+        values = _values_of(rows, column(table, rows.value))
+        kept &= values >= 0
+    if before is not None and rows.time is not None:
+        kept &= _earlier(column(table, rows.time), before, rows.time)
+    places, _ = match_ids(ends, unknown_ids) if len(kept) else ([np.empty(0, np.int64)] * len(ends), None)
+    for place in places:
+        kept &= place >= 0
+    far = places[1] if len(places) > 1 else np.zeros(len(kept), dtype=np.int64)
+    return places[0][kept], relation.first + far[kept] * relation.values + values[kept]
+
+
+def _present(names: Sequence[str], source: TableSource) -> list[str]:
+    known = source.names()
+    for name in names:
+        if name not in known:
+            raise GraphError(
+                f"{source.title} has no column {name!r}{checks.suggestion(name, known)}; columns are "
+                f"{', '.join(map(repr, known[:12]))}"
+            )
+    return list(names)
+
+
+def _values_of(rows: Rows, given: Column) -> Ids:
+    """Return the number of each row's value, or -1 for a value that is missing or not listed."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if rows.bins is not None:
+        try:
+            numbers = pc.fill_null(given.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise GraphError(
+                f"Column {rows.value!r} is not numeric, so it has no bins. Pass values= with its public list."
+            ) from None
+        return _binned(numbers, tuple(rows.bins))
+    listed = pa.array([str(each) for each in rows.values or ()], pa.large_string())
+    found = pc.fill_null(pc.index_in(given.cast(pa.large_string()), value_set=listed), -1)
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _binned(numbers: npt.NDArray[Any], bins: tuple[float, ...]) -> Ids:
+    """Return the bin of each number, -1 for NaN.
+
+    >>> _binned(np.array([2.0, 3.0, 9.0, np.nan]), (3, 4)).tolist()
+    [0, 1, 2, -1]
+    """
+    return np.where(np.isnan(numbers), -1, np.searchsorted(np.array(bins, float), numbers, side="right"))
+
+
+def _earlier(times: Column, before: object, name: str) -> npt.NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numeric = pa.types.is_integer(times.type) or pa.types.is_floating(times.type)
+    try:
+        bound = pa.scalar(before)
+        if not numeric:
+            kind = (
+                pa.timestamp("us")
+                if pa.types.is_string(times.type) or pa.types.is_large_string(times.type)
+                else times.type
+            )
+            times, bound = times.cast(kind), bound.cast(kind)
+        found = pc.fill_null(pc.less(times, bound), False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
+        raise ConfigError(
+            f"before={before!r} cannot be compared with column {name!r} of type {times.type}. Pass a date "
+            "such as '2024-06-01' for dates, or a number for numbers."
+        ) from None
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(bool)
+
+
+def _pyg_values(store: Any, kind: tuple[str, ...]) -> npt.NDArray[Any]:
+    for name in _PYG_VALUES:
+        found = getattr(store, name, None)
+        if found is not None:
+            return np.asarray(found.reshape(len(found), -1)[:, 0].cpu(), dtype=np.float64)
+    raise GraphError(f"bins= names {kind}, but it has none of {', '.join(_PYG_VALUES)}.")
