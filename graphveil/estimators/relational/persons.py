@@ -37,7 +37,8 @@ from graphveil.training.heads import MULTICLASS, TaskHead
 
 STEPS, _MOMENTUM, _RATE, _FASTEST = 40, 0.8, 0.01, 100.0
 _CAP = 9.0  # binary logarithm of the number of rows that is told apart
-_ENOUGH = 600.0  # mu times the number of training records from which the far ends themselves help
+# mu times the number of training records from which the far ends themselves help: in total, or for each
+_ENOUGH, _ENOUGH_FOR_EACH = 600.0, 5.0
 _ITEMS = 0.6  # share of the squared norm for them
 _NORM = 2.0  # of a row of features: most gradients are then clipped
 
@@ -138,7 +139,9 @@ class PersonMethod(Method):
         if self.items is not None:
             return self.items
         delta = self.privacy_config.delta_for(sizes.nodes)
-        return calibrate_mu(self.privacy_config.budget, delta) * sizes.records >= _ENOUGH
+        far_ends = sum(each.entities * each.values for each in sizes.relations)
+        needed = min(_ENOUGH, _ENOUGH_FOR_EACH * far_ends)
+        return calibrate_mu(self.privacy_config.budget, delta) * sizes.records >= needed
 
     def _queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         config, unit = self.privacy_config, self.privacy_config.unit
