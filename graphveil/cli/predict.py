@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _TOTAL_ADDS_UP = {
     "edges": "since the graphs may share edges (--assume-disjoint-edges asserts that they do not)",
     "records": "since a person may be in both graphs",
+    "rows": "since the tables may share rows (--assume-disjoint-edges asserts that they do not)",
+    "persons": "since a person may be in both data sets",
 }
 _WITHOUT_COST = Declaration("A prediction without privacy cost", frozenset())
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead

@@ -47,6 +47,7 @@ from graphveil.core.unit import (
     NodeBoundedDegree,
     NodeUnit,
     NoUnit,
+    Person,
     UndirectedEdge,
     Unit,
     parse_unit,
@@ -67,6 +68,8 @@ FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guar
 LISTS_COVER = {
     "node-record": "the whole list of items of any one user",
     "directed-edge": "any one item on the list of any one user",
+    "person": "the whole list of items of any one user",
+    "row": "any one item on the list of any one user",
 }
 LISTS_NOT_COVERED = (
     "who is a user, the catalog of items, and recommendations for a user, which read the exact list of this "
@@ -451,7 +454,7 @@ class Guarantee(Facts):
                 f"unit {self.unit!r} has no guarantee for several edges. The guarantee of a whole record "
                 "is epsilon."
             )
-        directed = isinstance(unit, DirectedEdge)
+        directed = unit.name == DirectedEdge.name  # where an edge of a person is stored twice if it is mutual
         return node_group_epsilon(
             self.event, num_edges, self._left, directed=directed, linear_group_scaling=linear_group_scaling
         )
@@ -666,6 +669,6 @@ def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: b
         return LISTS_NOT_COVERED
     if edge_use == "neighbors":
         return WEIGHTS_ALONE
-    if edge_use == "read" and unit.name != Node.name:
+    if edge_use == "read" and unit.name not in (Node.name, Person.name):
         return LIST_NOT_COVERED
     return unit.not_covered if alone else SLOTS_NOT_COVERED

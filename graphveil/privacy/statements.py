@@ -24,6 +24,7 @@ from graphveil.core.events import (
     PureDP,
     budgets_of,
     cases_of,
+    compose,
     ldp_reports_of,
     without_failures,
 )
@@ -36,6 +37,8 @@ from graphveil.core.unit import (
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,
+    Person,
+    Row,
     UndirectedEdge,
 )
 
@@ -46,6 +49,10 @@ GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
+    "computed from them)"
+)
+_COUNTS = (
+    "all outputs of this object (noisy counts, trained weights, predictions for every person, and scores "
     "computed from them)"
 )
 _GRAPH = (
@@ -67,6 +74,15 @@ DIRECTED = (
     "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
     "eps = {mutual}."
 )
+ROW = (
+    "Persons, their attributes and labels, the split and all catalogs are treated as public. For any two "
+    f"data sets that differ in one row of one table, {_COUNTS} are ({{epsilon}}, {{delta}})-"
+    "indistinguishable. "
+    "This covers {releases}; a privacy ledger records each release as one entry. It does not hide whether a "
+    "person is in the data, their attributes or their labels; k rows of one person are protected together "
+    "only at eps_k: {eps_10} for k=10, {eps_100} for k=100. A changed value is one row less and one row more, "
+    "and an event that is stored in two rows is two rows: both are protected at eps = {mutual}."
+)
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
     "differ in one pair inside that list and outside the public edges, the released graph and all computed "
@@ -85,6 +101,10 @@ FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = in
 EDGES_NOT_READ = (
     "The edges were never read: nothing that this object gives out depends on them. Node identities, "
     "features and labels are treated as public and are not protected."
+)
+ROWS_NOT_READ = (
+    "The rows were never read: nothing that this object gives out depends on them. Persons, their attributes "
+    "and labels are treated as public and are not protected."
 )
 NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
 
@@ -130,6 +150,21 @@ NODE_RECORD = {  # by what reads the edges
     "queried": _NODE_RECORD_QUERIED,
     "read": _NODE_RECORD_READ,
     "neighbors": _NODE_RECORD_NEIGHBORS,
+}
+_PERSON = (
+    "Who is in the data, the split and all catalogs are public. For any two data sets that differ in the "
+    "record of one person q (attributes, label and every row that q owns, in every table), the released "
+    "models and the predictions for all persons other than q are ({epsilon}, {delta})-indistinguishable. "
+)
+_PERSON_READ = (
+    f"{_PERSON}The prediction for q uses q's own record and must only be shown to parties entitled to it. "
+    "Rows that others own and that name q belong to the records of their owners and are not hidden by this "
+    "statement."
+)
+PERSON = {  # by what reads the rows
+    "never": f"{_PERSON}No row was read: nothing that this object gives out depends on rows. {_OWN_FEATURES}",
+    "queried": _PERSON_READ,
+    "read": _PERSON_READ,
 }
 _LISTS_PUBLIC = "The users and the catalog of items are treated as public. "
 _LIST_OUTPUTS = "everything that is released (popularity of items, item model, and hit rate if there is one)"
@@ -200,6 +235,10 @@ NULLED = (
     "To differ means here that q has its record in one of the two and a null record in the other: no "
     "features, no label, no edges."
 )
+NULLED_PERSON = (
+    "To differ means here that q has its record in one of the two and a null record in the other: no "
+    "attributes, no label, no rows."
+)
 REPLACED = "To differ means here that q has two different records in the two, with any content."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
@@ -215,7 +254,7 @@ ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )
 PURE = (
-    "All noise here has pure epsilon: at delta 0 it is {pure}, and k edges of one person together cost "
+    "All noise here has pure epsilon: at delta 0 it is {pure}, and k {things} of one person together cost "
     "k times as much. Other runs on the same data add up: r equal releases have at most r times the epsilon."
 )
 
@@ -255,7 +294,7 @@ Bound = dict[str, str]
 
 def _edge_statement(text: str, guarantee: Guarantee, bound: Bound) -> str:
     if guarantee.releases == 0:
-        return EDGES_NOT_READ
+        return ROWS_NOT_READ if guarantee.unit == Row.name else EDGES_NOT_READ
     sentence = (LIST_ENTRY if guarantee.edge_use == "lists" else text).format(
         releases=counted(guarantee.releases, "release"),
         outputs=_GRAPH if guarantee.graph else _ANSWERS,
@@ -281,6 +320,12 @@ def _record_statement(guarantee: Guarantee, bound: Bound) -> str:
     return _with_neighbors(NODE_RECORD[guarantee.edge_use].format(edge=words, **bound), guarantee)
 
 
+def _person_statement(guarantee: Guarantee, bound: Bound) -> str:
+    if guarantee.edge_use == "lists":
+        return _record_statement(guarantee, bound)
+    return _with_neighbors(PERSON[guarantee.edge_use].format(**bound), guarantee)
+
+
 def _node_statement(guarantee: Guarantee, bound: Bound) -> str:
     known = guarantee.coalition_epsilon
     coalition = NO_COALITION if known is None else COALITION.format(epsilon=format_upper_bound(known))
@@ -296,7 +341,8 @@ def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
 def _with_neighbors(text: str, guarantee: Guarantee) -> str:
     """Add the neighboring relation of records, and that batches are samples if they are."""
     sampled = [SAMPLED] if total_mu(without_failures(guarantee.event)) is None else []
-    return " ".join([text, REPLACED if guarantee.replace_one else NULLED, *sampled])
+    nulled = NULLED_PERSON if guarantee.unit == Person.name else NULLED
+    return " ".join([text, REPLACED if guarantee.replace_one else nulled, *sampled])
 
 
 def _local_statement(guarantee: Guarantee, bound: Bound) -> str:
@@ -314,9 +360,11 @@ def _local_statement(guarantee: Guarantee, bound: Bound) -> str:
 _STATEMENTS: Mapping[str, Callable[[Guarantee, Bound], str]] = {
     UndirectedEdge.name: partial(_edge_statement, UNDIRECTED),
     DirectedEdge.name: partial(_edge_statement, DIRECTED),
+    Row.name: partial(_edge_statement, ROW),
     EdgeSubset.name: _subset_statement,
     Node.name: _node_statement,
     NodeRecord.name: _record_statement,
+    Person.name: _person_statement,
     NodeBoundedDegree.name: _bounded_degree_statement,
     LocalAttributes.name: _local_statement,
     NoUnit.name: lambda guarantee, bound: NONE,
@@ -328,8 +376,11 @@ def _composition_note(guarantee: Guarantee) -> str:
     if guarantee.local_budgets:
         return LOCAL_COMPOSITION_NOTE
     parts = [part for case in cases_of(guarantee.event) for part in case.events]
+    if guarantee.unit == Row.name:  # a row is in one group
+        parts = [each for part in parts for each in compose(*getattr(part, "events", (part,))).events]
     if parts and all(isinstance(part, PureDP) for part in parts):
-        return PURE.format(pure=format_upper_bound(guarantee.curve.epsilon(0.0)))
+        things = "rows" if guarantee.unit == Row.name else "edges"
+        return PURE.format(pure=format_upper_bound(guarantee.curve.epsilon(0.0)), things=things)
     if guarantee.unit == Node.name:
         return COMPOSITION_NOTE if not guarantee.additive_delta else FAILURE_COMPOSITION_NOTE
     if guarantee.additive_delta:
@@ -353,10 +404,12 @@ _PROTECTED_EDGE = {
     UndirectedEdge.name: "whether two particular people are connected",
     EdgeSubset.name: "whether two particular people of the list have a private edge",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
+    Row.name: "whether one particular row of a table exists",
 }
 _RECORDS = {
     Node.name: "features, label and all of the person's edges",
     NodeRecord.name: "features, label and the edges that the person declares",
+    Person.name: "attributes, label and every row that the person owns",
     NodeBoundedDegree.name: "features, label and all of the person's edges",
 }
 
@@ -378,12 +431,13 @@ def _summary_of_nothing(guarantee: Guarantee) -> str:
 
 def _summary_of_edges(guarantee: Guarantee) -> str:
     secret = _PROTECTED_EDGE[guarantee.unit]
+    edges = "rows" if guarantee.unit == Row.name else "edges"
     if guarantee.releases == 0:
-        return f"The model was trained without reading the edges, so it cannot reveal {secret}."
+        return f"The model was trained without reading the {edges}, so it cannot reveal {secret}."
     return (
-        f"Suppose that an attacker knows everything except {secret}: all other edges, all features and "
+        f"Suppose that an attacker knows everything except {secret}: all other {edges}, all features and "
         "labels, and all outputs of this run. "
-        f"{_bound(guarantee, 'edges that do not exist', 'the edges that do')} {_ATTACKS}."
+        f"{_bound(guarantee, f'{edges} that do not exist', f'the {edges} that do')} {_ATTACKS}."
     )
 
 
@@ -401,6 +455,7 @@ _ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA2
 _CONDITIONS = {
     Node.name: "",
     NodeRecord.name: " An edge that both nodes declare is in two records and has weaker protection.",
+    Person.name: " Rows that others own and that name the person are not protected.",
     NodeBoundedDegree.name: (
         " This relies on the data owner's assumption that no node exceeds the stated number of edges."
     ),
@@ -450,8 +505,12 @@ _LISTS = {  # by unit and replace_one: what is known, what is secret, and the cl
 }
 
 
+_SAME_LISTS = {Row.name: DirectedEdge.name, Person.name: NodeRecord.name}  # units of several tables
+
+
 def _summary_of_lists(guarantee: Guarantee) -> str:
-    known, secret, *classes = _LISTS[guarantee.unit, guarantee.replace_one]
+    unit = _SAME_LISTS.get(guarantee.unit, guarantee.unit)
+    known, secret, *classes = _LISTS[unit, guarantee.replace_one]
     return (
         f"Suppose that an attacker knows {known} and must decide {secret}. The attacker sees all outputs of "
         f"this run, except the recommendations for that user. {_bound(guarantee, *classes)} {_ATTACKS}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import render
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
-from graphveil.core.unit import UNITS, LocalAttributes, NoUnit
+from graphveil.core.unit import UNITS, LocalAttributes, NoUnit, Person, Row
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_table
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NOT_COVERED = "not covered: internal"  # next to exact accuracies under node-level units
 NOT_VALID = "not valid"  # next to every epsilon and true-positive rate with deviations
 _PROTECTED = {"edge": "edges", "node": "records", "local": "records", "none": "edges"}
+_OF_TABLES = {Row.name: "rows", Person.name: "persons"}  # units of several tables
 _OF_GRAPHS = (
     "Predictions are for the nodes of the graph it was trained on; another graph's edges are queried at a "
     "privacy cost of their own.",
@@ -165,13 +166,15 @@ def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     inferred = {
         "lists": "a user from what the lists of other users have in common",
         "records": "a person from what others' records have in common",
+        "persons": "a person from what the records of others have in common",
+        "rows": "a person from attributes and labels alone",
         "edges": f"a person from the {'labels' if guarantee.additional else 'features and labels'} alone",
     }[protected_parts(guarantee)]
     return (guarantee.not_covered, _SIDE_CHANNELS, f"what can be inferred about {inferred}")
 
 
 def protected_parts(guarantee: Guarantee) -> str:
-    """Return what the guarantee protects: edges, records or lists.
+    """Return what the guarantee protects: edges, records, rows, persons or lists.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> protected_parts(Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
@@ -185,7 +188,7 @@ def release_subject(guarantee: Guarantee) -> str:
 
 
 def protected_things(unit: str) -> str:
-    return _PROTECTED[UNITS[unit].level]
+    return _OF_TABLES.get(unit) or _PROTECTED[UNITS[unit].level]
 
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:

@@ -15,7 +15,7 @@ from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.publish.cards import Card, other_runs, protected_parts
+from graphveil.publish.cards import Card, other_runs
 from graphveil.publish.reports import report_page
 from graphveil.publish.results import (
     METRIC_NAMES,
@@ -188,8 +188,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     ]
     baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
     compared = model if model.method == model.baseline else baseline  # an MLP is its own baseline
-    unit = model.guarantee.unit
-    labels_public = unit == NoUnit.name or protected_parts(model.guarantee) == "edges"
+    labels_public = not model.guarantee.protected.protects_records
     released = getattr(model, "homophily_", None)  # how alike neighbors are, by released counts
     homophily = None if released is None else {"adjusted": released.adjusted, "error": released.error}
     # Errors of numbers are exact, as accuracies are, and not covered under units that protect labels.
@@ -323,9 +322,7 @@ def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict
     # Exact accuracies are covered where they follow from what was released and from public labels. Under
     # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
     # not covered by anything.
-    covered = guarantee.unit == LocalAttributes.name or (
-        guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
-    )
+    covered = guarantee.unit == LocalAttributes.name or guarantee.protected.level == "edge"
     edges_public = guarantee.unit in (NoUnit.name, LocalAttributes.name)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
