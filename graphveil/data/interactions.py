@@ -38,10 +38,12 @@ class Interactions:
         graph: Directed graph of users, then items, with an edge from a user to each item on the user's list.
         user_ids: Id of each user (U).
         item_ids: Id of each item (I), the catalog.
+        item_features: Public features of each item, float32 (I, d), or None.
 
     Privacy:
-        The lists are protected. The ids of users and items are public, and do not depend on the lists. The
-        budget belongs to the edge set of ``graph``: keep the table, since each new one has a new budget.
+        The lists are protected. The ids of users and items and the features of items are public, and do not
+        depend on the lists. The budget belongs to the edge set of ``graph``: keep the table, since each new
+        one has a new budget.
 
     >>> Interactions.from_columns(["ann", "bob"], [1, 2], user_ids=["ann", "bob"], item_ids=[1, 2])
     Interactions(users=2, items=2)
@@ -50,6 +52,7 @@ class Interactions:
     graph: Graph
     user_ids: npt.NDArray[Any]
     item_ids: npt.NDArray[Any]
+    item_features: npt.NDArray[np.float32] | None = None
 
     def __repr__(self) -> str:
         """Show public sizes only, never a number of list entries."""
@@ -73,6 +76,7 @@ class Interactions:
         *,
         item_ids: object,
         user_ids: object = None,
+        item_features: object = None,
         ratings: object = None,
         min_rating: float | None = None,
         unknown_ids: Unknown = "error",
@@ -88,6 +92,8 @@ class Interactions:
                 is on one list only.
             user_ids: Public list of all users, including users without items. By default the users that
                 occur, sorted, and every guarantee notes that they are treated as public.
+            item_features: Public features, a matrix (I, d) of numbers with one row for each id of
+                ``item_ids``, in the same order. They must not depend on the lists.
             ratings: Column of numbers, one per row, for ``min_rating``.
             min_rating: Lowest rating of an item on a list. Rows with a lower or missing rating are dropped.
             unknown_ids: ``"error"`` raises an error if an id is in neither list, ``"drop"`` drops its rows.
@@ -97,7 +103,8 @@ class Interactions:
             The table.
 
         Raises:
-            GraphError: If the columns do not match, ids repeat, an id is unknown, or no row is left.
+            GraphError: If the columns do not match, ids repeat, an id is unknown, no row is left, or the
+                features are not finite numbers with one row per item.
 
         Privacy:
             Reads: all columns, exactly. Charges: nothing. The result is private.
@@ -118,6 +125,7 @@ class Interactions:
         return cls.from_tables(
             References(sources, "users", "users", people, written=False),
             References(targets, "items", "items", catalog, written=False),
+            item_features=item_features,
             ratings=None if ratings is None else as_column("ratings", ratings),
             min_rating=min_rating,
             unknown_ids=unknown_ids,
@@ -131,6 +139,7 @@ class Interactions:
         users: References,
         items: References,
         *,
+        item_features: object = None,
         ratings: Column | None,
         min_rating: float | None,
         unknown_ids: str,
@@ -141,6 +150,7 @@ class Interactions:
 
         Args:
             users, items: In each row, a user and an item of that user.
+            item_features: As for ``from_columns``, in the order of the public ids.
             ratings, min_rating: As for ``from_columns``.
             unknown_ids: ``"error"`` or ``"drop"``.
             edge_set: Identity of the table for its budget.
@@ -150,7 +160,7 @@ class Interactions:
             The table.
 
         Raises:
-            GraphError: If an id is unknown, or no row is left.
+            GraphError: If an id is unknown, no row is left, or the features do not match the items.
 
         Privacy:
             Reads: all columns, exactly. Charges: nothing. The result is private.
@@ -165,7 +175,7 @@ class Interactions:
         (rows, columns), _ = match_ids(ends, unknown_ids)
         kept = (rows >= 0) & (columns >= 0)
         ids = id_array(users.known.ids), id_array(items.known.ids)
-        return cls._build(rows[kept], columns[kept], *ids, edge_set, notes)
+        return cls._build(rows[kept], columns[kept], *ids, edge_set, item_features, notes)
 
     @classmethod
     def from_matrix(
@@ -175,6 +185,7 @@ class Interactions:
         min_rating: float | None = None,
         user_ids: object = None,
         item_ids: object = None,
+        item_features: object = None,
         edge_set: EdgeSet | None = None,
     ) -> Interactions:
         """Build a table from a user-item matrix, where 1 means that the item is on the user's list.
@@ -184,14 +195,16 @@ class Interactions:
             min_rating: Lowest entry of an item on a list, for a matrix of ratings or counts. Lower entries
                 and 0, which stands for no rating, are not listed.
             user_ids, item_ids: Public ids; by default the indices.
+            item_features: Public features of items, a matrix (I, d) of numbers with one row for each column
+                of ``matrix``. They must not depend on the lists.
             edge_set: Identity of the table for its budget; a new one by default.
 
         Returns:
             The table.
 
         Raises:
-            GraphError: If it is no matrix, the ids do not fit its shape, or it has entries other than 0 and 1
-                without ``min_rating``: a dislike would count as a like.
+            GraphError: If it is no matrix, the ids or features do not fit its shape, or it has entries other
+                than 0 and 1 without ``min_rating``: a dislike would count as a like.
 
         Privacy:
             Reads: the matrix, exactly. Charges: nothing. The result is private.
@@ -212,16 +225,23 @@ class Interactions:
                 f"The matrix has shape {found.shape}, but there are {len(people)} user_ids and "
                 f"{len(catalog)} item_ids. Pass one id per row and one per column."
             )
-        return cls._build(*found.nonzero(), people, catalog, edge_set)
+        return cls._build(*found.nonzero(), people, catalog, edge_set, item_features)
 
     @classmethod
     def from_pyg(
-        cls, data: Any, *, min_rating: float | None = None, edge_set: EdgeSet | None = None
+        cls,
+        data: Any,
+        *,
+        item_features: bool = False,
+        min_rating: float | None = None,
+        edge_set: EdgeSet | None = None,
     ) -> Interactions:
         """Build a table from a torch_geometric ``HeteroData`` with one relation from users to items.
 
         Args:
             data: ``HeteroData`` with one edge type between two node types; its source type are the users.
+            item_features: Whether ``x`` of the items is their public features. It must not depend on the
+                lists.
             min_rating: Lowest rating of an item on a list, for a relation with ``rating``, ``edge_label``,
                 ``edge_attr`` or ``edge_weight``, which are otherwise rejected.
             edge_set: Identity of the table for its budget; a new one by default.
@@ -236,6 +256,7 @@ class Interactions:
             Reads: the edges, exactly. Charges: nothing. The result is private. Remove a reverse relation
             first: it would store every entry twice.
         """
+        checks.switch(item_features=item_features)
         types = list(getattr(data, "edge_types", None) or [])
         if len(types) != 1 or types[0][0] == types[0][2]:
             raise GraphError(
@@ -271,7 +292,13 @@ class Interactions:
         liked = _liked(_ratings_of(data[types[0]], min_rating), min_rating, len(users))
         if liked is not None:
             users, items = users[liked], items[liked]
-        return cls._build(users, items, people, catalog, edge_set)
+        features = getattr(data[target], "x", None) if item_features else None
+        if item_features and features is None:
+            raise GraphError(
+                f"item_features=True, but the items have no x. Set data[{target!r}].x to a matrix with one "
+                "row per item, or remove item_features."
+            )
+        return cls._build(users, items, people, catalog, edge_set, features)
 
     @classmethod
     def _build(
@@ -281,9 +308,11 @@ class Interactions:
         people: npt.NDArray[Any],
         catalog: npt.NDArray[Any],
         edge_set: EdgeSet | None,
+        item_features: object,
         notes: tuple[str, ...] = (),
     ) -> Interactions:
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
+        features = None if item_features is None else _features(item_features, len(catalog))
         _check_sizes(len(people) + len(catalog))
         graph = Graph.from_edges(
             None,
@@ -296,7 +325,7 @@ class Interactions:
             name="interactions",
             notes=notes,
         )
-        return cls(graph, people, catalog)
+        return cls(graph, people, catalog, features)
 
     def lists(self) -> Lists:
         """Return every user's list, bool (U, I).
@@ -342,6 +371,33 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
     _some_left(liked, given.data != 0)
     rows, columns = given.coords
     return lists_of(rows[liked], columns[liked], given.shape)
+
+
+def _features(given: object, items: int) -> npt.NDArray[np.float32]:
+    """Return public features of items as a matrix of finite numbers."""
+    try:
+        values: Any = given.detach().cpu().to_dense() if isinstance(given, torch.Tensor) else given
+        dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+    except (ValueError, TypeError, RuntimeError):
+        dense = np.empty(0)
+    if dense.ndim != 2 or not dense.shape[1] or dense.dtype.kind not in "biuf":
+        raise GraphError(
+            "item_features must be a matrix of numbers with one row per item and at least one column. "
+            "Encode a column of categories first, for example with pandas.get_dummies."
+        )
+    if len(dense) != items:
+        raise GraphError(
+            f"item_features has {len(dense)} rows, but the catalog has {items} items. Pass one row per item, "
+            "in the order of the catalog."
+        )
+    with np.errstate(over="ignore"):
+        features: npt.NDArray[np.float32] = dense.astype(np.float32)
+    if not np.isfinite(features).all():
+        raise GraphError(
+            "item_features has entries that are missing or not finite. Replace them, for example by the mean "
+            "of their column."
+        )
+    return features
 
 
 def lists_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> Lists:
