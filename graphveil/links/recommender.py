@@ -11,6 +11,9 @@ shallow autoencoders for sparse data, 2019), with a ridge penalty in proportion 
     P = (M+ + c s I)^-1,    B_ij = -P_ij / P_jj,    B_jj = 0.
 
 A user's scores are the sum of the rows of B over the user's own list.
+
+Items without a row in M follow after all others. With public features of items their order is that of a ridge
+regression, from features and popularity to the user's own scores of modeled items.
 """
 
 import math
@@ -66,11 +69,14 @@ _MIN_PENALTY = 3.0  # without noise: lists of length one are not predicted with 
 _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and noise falls with 1 / sqrt(D)
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
+_FEATURE_PENALTY = 1000.0  # of the regression from features with unit variance to scores
+_TIES = 1e-6  # weight of popularity in scores by features: it decides if a list is empty
 _AT_ONCE = 1 << 24  # scores held at once
 _LIMITS = (
     "Recommendations for a user read the exact list of this user. They are not covered by the guarantee: "
     "show them to this user only.",
-    "Items outside the matrix are ranked by popularity, after all others.",
+    "Items outside the matrix are ranked after all others: by their public features if the table had them, "
+    "else by popularity.",
 )
 
 Floats = npt.NDArray[np.float64]
@@ -96,12 +102,14 @@ class ItemModel(FittedGraphModel):
         popularity: Noisy sum over users of 1 / sqrt(length of the list), or noisy number of users, (I).
         modeled: Items with a row in ``similarity``, most popular first (m).
         similarity: Score that an item on a list (row) adds to another item (column), (m, m).
+        features: Public features of each item, float32 (I, d), or None.
     """
 
     item_ids: npt.NDArray[Any]
     popularity: Floats
     modeled: npt.NDArray[np.int64]
     similarity: Floats
+    features: npt.NDArray[np.float32] | None = None
 
     @cached_property
     def ranking(self) -> npt.NDArray[np.int64]:
@@ -119,25 +127,77 @@ class ItemModel(FittedGraphModel):
     def state(self) -> State:
         """Return the parameters as tensors by name."""
         arrays = {"popularity": self.popularity, "modeled": self.modeled, "similarity": self.similarity}
-        return {name: torch.from_numpy(part) for name, part in arrays.items()}
+        known = {} if self.features is None else {"features": self.features}
+        return {name: torch.from_numpy(part) for name, part in (arrays | known).items()}
 
-    def best(self, lists: Lists, k: int, *, omit_own: bool = True) -> tuple[npt.NDArray[np.int64], Floats]:
+    @cached_property
+    def _regression(self) -> tuple[Floats, Floats] | None:
+        """Weights (m, d) from scores of modeled items to coefficients, and regressors (I - m, d) of others.
+
+        Regressors are the features that vary over modeled items, within their range there, and the root of
+        popularity. All have unit variance over modeled items. None if no feature varies.
+        """
+        count = len(self.modeled)
+        if self.features is None or not count:
+            return None
+        known = self.features[self.ranking].astype(np.float64)
+        low, high = known[:count].min(axis=0), known[:count].max(axis=0)
+        if not (varies := low < high).any():
+            return None
+        root = np.sqrt(np.maximum(self.popularity[self.ranking], 0.0))
+        known = np.column_stack([np.clip(known, low, high)[:, varies], root])
+        known = (known - known[:count].mean(axis=0)) / np.maximum(known[:count].std(axis=0), 1e-30)
+        inner, outer = known[:count], known[count:]
+        return np.linalg.solve(inner @ inner.T + _FEATURE_PENALTY * np.eye(count), inner), outer
+
+    def _by_features(self, own: Any, scores: Floats) -> Floats | None:
+        """Return scores of items that are not modeled, at most 0, in the order of ``ranking``.
+
+        Args:
+            own: Lists of modeled items (Q, m).
+            scores: Their scores of modeled items (Q, m).
+        """
+        if self._regression is None:
+            return None
+        weights, known = self._regression
+        own_scores = own @ sparse.diags_array(self.similarity.max(axis=0))  # as of the most similar item
+        fitted = scores + own_scores.toarray() + _TIES * self.popularity[self.modeled]
+        found = ((fitted - fitted.mean(axis=1, keepdims=True)) @ weights) @ known.T
+        best: Floats = found - found.max(axis=1, keepdims=True, initial=-np.inf)
+        return best
+
+    def best(
+        self,
+        lists: Lists,
+        k: int,
+        *,
+        among: npt.NDArray[np.bool_] | None = None,
+        omit_own: bool = True,
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Return indices and scores of the k best items for some lists, (Q, k) each, best first.
 
-        Items without a row in ``similarity`` come after all others. Popularity decides ties.
+        Items without a row in ``similarity`` come after all others. Popularity decides ties. ``among`` marks
+        the items to choose from (I), by default all; the score of an omitted item is -inf.
         """
         found, values = [np.empty((0, k), dtype=np.int64)], [np.empty((0, k))]
-        longest = int(np.diff(lists.indptr).max(initial=0))
-        candidates = self.ranking[: len(self.modeled) + k + longest]  # no other item can be among the best
+        count, longest = len(self.modeled), int(np.diff(lists.indptr).max(initial=0))
+        candidates = self.ranking
+        if among is None and (self._regression is None or k + longest <= count):
+            candidates = candidates[: count + k + longest]  # no other item can be among the best
         behind = -np.arange(1, len(candidates) + 1) / len(self.ranking)  # the same in every call
         at_once = max(1, _AT_ONCE // len(candidates))
         for first in range(0, lists.shape[0], at_once):
             own = lists[first : first + at_once][:, candidates].astype(np.float64)
             scores = np.tile(behind, (own.shape[0], 1))
-            if len(self.modeled):
-                modeled = np.asarray(own[:, : len(self.modeled)] @ self.similarity)
+            if count:
+                modeled = np.asarray(own[:, :count] @ self.similarity)
+                if len(candidates) == len(self.ranking):
+                    by_features = self._by_features(own[:, :count], modeled)
+                    scores[:, count:] = behind[count:] if by_features is None else by_features
                 scores += modeled.min(axis=1, keepdims=True)
-                scores[:, : len(self.modeled)] = modeled
+                scores[:, :count] = modeled
+            if among is not None:
+                scores[:, ~among[candidates]] = -np.inf
             if omit_own:
                 scores[own.nonzero()] = -np.inf
             top = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -152,7 +212,9 @@ class Recommender(PairModel):
 
     One release of two noisy sums gives the popularity of items and an item-item matrix, which are public.
     Recommendations for a user combine them with the user's own list. Popular items are modeled, as far as
-    their noisy popularity exceeds its noise; all others are ranked by popularity after them.
+    their noisy popularity exceeds its noise. All others, such as new items, are ranked after them: by their
+    public features if the table has ``item_features``, else by popularity. A user without a list gets the
+    most popular items.
 
     Args:
         unit: ``"node-record"`` for the whole list of a user, ``"directed-edge"`` for one entry of a list, or
@@ -242,6 +304,10 @@ class Recommender(PairModel):
             name=self.method, privacy_config=self.privacy_config, max_items=self.max_items
         )
 
+    def _method_of(self, table: Interactions) -> "RecommenderMethod":
+        method = self._build_method()
+        return replace(method, item_ids=table.item_ids, item_features=table.item_features)
+
     @property
     def items_(self) -> ItemModel:
         """The released item model."""
@@ -285,8 +351,7 @@ class Recommender(PairModel):
                 f"A recommender needs a user-item table, not a {type(table).__name__}. Create one with "
                 "gv.Interactions.from_columns, from_matrix or from_pyg."
             )
-        bound = replace(self._build_method(), item_ids=table.item_ids)
-        ready = bound.prepare(table.graph, FeatureScaling())
+        ready = self._method_of(table).prepare(table.graph, FeatureScaling())
         return replace(ready, method=self.config, graph=table)
 
     def preview(self, table: Interactions) -> FitPreview:
@@ -338,19 +403,25 @@ class Recommender(PairModel):
         return self._fit_with(table, workspace, on_progress, progress=progress)
 
     def _result(self, ready: PreparedFit, session: Session) -> tuple[FitResult, PreparedFit]:
-        method = replace(self._build_method(), item_ids=ready.graph.item_ids)
+        method = self._method_of(ready.graph)
         return method.fit(method.view(ready.scaled), session), ready
 
     @one_thread()
     def recommend(
-        self, lists: Interactions | Sequence[Sequence[Any]] | Any, k: int = _TOP, *, omit_own: bool = True
+        self,
+        lists: Interactions | Sequence[Sequence[Any]] | Any,
+        k: int = _TOP,
+        *,
+        items: Sequence[Any] | Any = None,
+        omit_own: bool = True,
     ) -> Recommendations:
         """Return the best items for each list.
 
         Args:
             lists: Lists of item ids, a sparse or dense matrix (Q, I) in the order of the catalog, or
                 ``Interactions`` with the same catalog for all of its users.
-            k: Number of items, at most I.
+            k: Number of items, at most the number of items to choose from.
+            items: Ids of the items to choose from, for example new items only. By default the catalog.
             omit_own: Whether items on the list itself are omitted. If fewer than k others are left, the row
                 has fewer items, and its last places are masked.
 
@@ -359,7 +430,7 @@ class Recommender(PairModel):
 
         Raises:
             ConfigError: Before ``fit``.
-            GraphError: If an id is unknown, or a matrix or table has another catalog.
+            GraphError: If an id is unknown, ``items`` is empty, or a matrix or table has another catalog.
             ConfigError: If k is outside its range.
 
         Privacy:
@@ -371,13 +442,19 @@ class Recommender(PairModel):
         >>> Recommender(unit="none").fit(table).recommend([[0], [3]], k=1).items.tolist()
         [[1], [2]]
         """
-        items = self.items_
+        model, among = self.items_, None
         checks.switch(omit_own=omit_own)
         checks.integer_at_least(1, k=k)
-        checks.within(1, len(items.item_ids), k=k)
-        top, scores = items.best(_own_lists(lists, items.item_ids), int(k), omit_own=omit_own)
+        if items is not None:
+            among = np.zeros(len(model.item_ids), dtype=bool)
+            among[positions(model.item_ids, items, "items")] = True
+            if not among.any():
+                raise GraphError("items is empty. Pass the ids of the items to choose from, or leave it out.")
+        checks.within(1, len(model.item_ids) if among is None else int(among.sum()), k=k)
+        own = _own_lists(lists, model.item_ids)
+        top, scores = model.best(own, int(k), among=among, omit_own=omit_own)
         none_left = np.isneginf(scores)
-        found = items.item_ids[top]
+        found = model.item_ids[top]
         found[none_left] = -1 if found.dtype.kind == "i" else ""  # of nobody's list, also under the mask
         scores = np.where(none_left, np.nan, scores)
         return Recommendations(np.ma.masked_array(found, none_left), np.ma.masked_array(scores, none_left))
@@ -422,6 +499,7 @@ class RecommenderMethod(Method):
 
     max_items: int = 1024
     item_ids: npt.NDArray[Any] | None = field(default=None, compare=False)
+    item_features: npt.NDArray[np.float32] | None = field(default=None, compare=False)
 
     @property
     def _catalog(self) -> npt.NDArray[Any]:
@@ -502,7 +580,8 @@ class RecommenderMethod(Method):
         columns[users + torch.from_numpy(modeled)] = torch.arange(len(modeled))
         triangle = release.answer(ListProductData(columns, counted))
         matrix = unpack_products(triangle, products.columns)[: len(modeled), : len(modeled)]
-        items, metrics = item_model(ids, popularity, modeled, matrix, products.sigma), None
+        items = item_model(ids, popularity, modeled, matrix, products.sigma, self.item_features)
+        metrics = None
         if private_metrics:
             lists = own_lists(view.adjacency).at(torch.arange(users))
             place = streams.numpy("removed items").random(users)
@@ -522,7 +601,7 @@ class RecommenderMethod(Method):
         modeled = self._modeled(popularity, 0.0)
         lists = lists[:, modeled]
         products = (lists.T.multiply(1 / lengths) @ lists).toarray()
-        return item_model(self._catalog, popularity, modeled, products, 0.0)
+        return item_model(self._catalog, popularity, modeled, products, 0.0, self.item_features)
 
     def _modeled(self, popularity: Floats, noise: float) -> npt.NDArray[np.int64]:
         order = np.argsort(-popularity, kind="stable")
@@ -535,7 +614,10 @@ class RecommenderMethod(Method):
             raise ValueError
         if len(modeled) and not 0 <= modeled.min() <= modeled.max() < len(ids):
             raise ValueError
-        return ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"])
+        features = arrays.get("features")
+        if features is not None and (features.ndim != 2 or len(features) != len(ids)):
+            raise ValueError
+        return ItemModel(ids, arrays["popularity"], modeled, arrays["similarity"], features)
 
 
 def _sizes(users: int, items: int) -> PublicSizes:
@@ -549,19 +631,21 @@ def item_model(
     modeled: npt.NDArray[np.int64],
     products: Floats,
     sigma: float,
+    features: npt.NDArray[np.float32] | None = None,
 ) -> ItemModel:
     """Return the item model of released sums; it is post-processing.
 
     Args:
         products: Released products (m, m), symmetric.
         sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
+        features: Public features of items, (I, d).
     """
     values, vectors = np.linalg.eigh(products)
     penalty = max(_MIN_PENALTY, _PENALTY * sigma * math.sqrt(2 * len(modeled)))
     inverse = (vectors / (np.maximum(values, 0.0) + penalty)) @ vectors.T
     similarity = -inverse / np.diag(inverse)
     np.fill_diagonal(similarity, 0.0)
-    return ItemModel(item_ids, popularity, modeled, similarity)
+    return ItemModel(item_ids, popularity, modeled, similarity, features)
 
 
 def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
