@@ -10,10 +10,13 @@ shallow autoencoders for sparse data, 2019), with a ridge penalty in proportion 
 
     P = (M+ + c s I)^-1,    B_ij = -P_ij / P_jj,    B_jj = 0.
 
-A user's scores are the sum of the rows of B over the user's own list.
+The factor c is the one with the least estimated error. Public noise splits M into two matrices with
+independent noise, so that one is fitted and the other measures the error. A user's scores are the sum of the
+rows of B over the user's own list.
 
 Items without a row in M follow after all others. With public features of items their order is that of a ridge
-regression, from features and popularity to the user's own scores of modeled items.
+regression, from features and popularity to the user's own scores of modeled items. They then follow after the
+better half of the modeled items: the best of them has the user's median score.
 """
 
 import math
@@ -64,20 +67,22 @@ from graphveil.training.metrics import Interval
 
 _POPULARITY, _METRICS = 0.1, 0.05  # shares of mu^2; the products have the rest
 _ABOVE_NOISE = 3.0  # standard deviations of the noise that the popularity of a modeled item exceeds
-_PENALTY = 0.6  # of the largest eigenvalue of the noise
+_FEW, _FEW_ABOVE_NOISE = 100, 2.0  # the same for this many items: a model of few items is worse than noise
+_PENALTIES = 0.3, 0.45, 0.6, 0.9, 1.3, 2.0, 3.0  # c: shares of the largest eigenvalue of the noise
+_SPLIT = 0.5  # noise that is added to the fitted half of the split, of that of the release
 _MIN_PENALTY = 3.0  # without noise: lists of length one are not predicted with certainty
 _EDGE_LENGTH = 20  # D under an edge-level unit: shorter lists count less, and noise falls with 1 / sqrt(D)
 _HELD_OUT = 0.1  # share of users whose lists measure the hit rate only
 _TOP = 10  # items of the hit rate
-_FEATURE_PENALTY = 1000.0  # of the regression from features with unit variance to scores
+_FEATURE_PENALTY = 3000.0  # of the regression from features with unit variance to scores
 _TIES = 1e-6  # weight of popularity in scores by features: it decides if a list is empty
 _AT_ONCE = 1 << 24  # scores held at once
-_LIMITS = (
+_READS_LIST = (
     "Recommendations for a user read the exact list of this user. They are not covered by the guarantee: "
-    "show them to this user only.",
-    "Items outside the matrix are ranked after all others: by their public features if the table had them, "
-    "else by popularity.",
+    "show them to this user only."
 )
+_BY_POPULARITY = "Items outside the matrix are ranked by popularity, after all others."
+_BY_FEATURES = "Items outside the matrix are ranked by public features, after the better half of all others."
 
 Floats = npt.NDArray[np.float64]
 
@@ -150,21 +155,20 @@ class ItemModel(FittedGraphModel):
         inner, outer = known[:count], known[count:]
         return np.linalg.solve(inner @ inner.T + _FEATURE_PENALTY * np.eye(count), inner), outer
 
-    def _by_features(self, own: Any, scores: Floats) -> Floats | None:
-        """Return scores of items that are not modeled, at most 0, in the order of ``ranking``.
+    def _by_features(self, own: Any, scores: Floats, weights: Floats, known: Floats) -> Floats:
+        """Return scores of items that are not modeled, at most the median, in the order of ``ranking``.
 
         Args:
             own: Lists of modeled items (Q, m).
             scores: Their scores of modeled items (Q, m).
+            weights, known: As ``_regression``.
         """
-        if self._regression is None:
-            return None
-        weights, known = self._regression
         own_scores = own @ sparse.diags_array(self.similarity.max(axis=0))  # as of the most similar item
         fitted = scores + own_scores.toarray() + _TIES * self.popularity[self.modeled]
         found = ((fitted - fitted.mean(axis=1, keepdims=True)) @ weights) @ known.T
-        best: Floats = found - found.max(axis=1, keepdims=True, initial=-np.inf)
-        return best
+        best = found.max(axis=1, keepdims=True, initial=-np.inf)
+        placed: Floats = np.median(scores, axis=1, keepdims=True) + (found - best)
+        return placed
 
     def best(
         self,
@@ -176,13 +180,14 @@ class ItemModel(FittedGraphModel):
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """Return indices and scores of the k best items for some lists, (Q, k) each, best first.
 
-        Items without a row in ``similarity`` come after all others. Popularity decides ties. ``among`` marks
-        the items to choose from (I), by default all; the score of an omitted item is -inf.
+        Items without a row in ``similarity`` come after all others, or with ``features`` after the better
+        half of them. Popularity decides ties. ``among`` marks the items to choose from (I), by default all;
+        the score of an omitted item is -inf.
         """
         found, values = [np.empty((0, k), dtype=np.int64)], [np.empty((0, k))]
         count, longest = len(self.modeled), int(np.diff(lists.indptr).max(initial=0))
         candidates = self.ranking
-        if among is None and (self._regression is None or k + longest <= count):
+        if among is None and (self._regression is None or k + longest <= count // 2):
             candidates = candidates[: count + k + longest]  # no other item can be among the best
         behind = -np.arange(1, len(candidates) + 1) / len(self.ranking)  # the same in every call
         at_once = max(1, _AT_ONCE // len(candidates))
@@ -191,11 +196,10 @@ class ItemModel(FittedGraphModel):
             scores = np.tile(behind, (own.shape[0], 1))
             if count:
                 modeled = np.asarray(own[:, :count] @ self.similarity)
-                if len(candidates) == len(self.ranking):
-                    by_features = self._by_features(own[:, :count], modeled)
-                    scores[:, count:] = behind[count:] if by_features is None else by_features
                 scores += modeled.min(axis=1, keepdims=True)
                 scores[:, :count] = modeled
+                if self._regression is not None and len(candidates) == len(self.ranking):
+                    scores[:, count:] = self._by_features(own[:, :count], modeled, *self._regression)
             if among is not None:
                 scores[:, ~among[candidates]] = -np.inf
             if omit_own:
@@ -212,9 +216,9 @@ class Recommender(PairModel):
 
     One release of two noisy sums gives the popularity of items and an item-item matrix, which are public.
     Recommendations for a user combine them with the user's own list. Popular items are modeled, as far as
-    their noisy popularity exceeds its noise. All others, such as new items, are ranked after them: by their
-    public features if the table has ``item_features``, else by popularity. A user without a list gets the
-    most popular items.
+    their noisy popularity exceeds its noise. All others, such as new items, are ranked after them by
+    popularity. If the table has public ``item_features``, they are ranked by these, after the better half of
+    the modeled items of a user. A user without a list gets the most popular items.
 
     Args:
         unit: ``"node-record"`` for the whole list of a user, ``"directed-edge"`` for one entry of a list, or
@@ -225,7 +229,7 @@ class Recommender(PairModel):
         max_items: Maximum number of modeled items.
         private_metrics: Whether a fit also releases the hit rate of ``private_metrics_``. A public random
             tenth of the users is then held out, and their lists are not fitted.
-        seed: Seed of the held-out users.
+        seed: Seed of the held-out users, and of the public noise that chooses the ridge penalty.
         unsafe_noise_seed: Makes the noise reproducible, for tests. The guarantee is then invalid.
         max_units: Public bound on the number of protected users or entries, for ``delta="auto"``.
 
@@ -468,7 +472,7 @@ class Recommender(PairModel):
             f"lists of {users:,} users.",
             dataset=dataset,
             metrics=self._card_metrics,
-            limits=_LIMITS,
+            limits=(_READS_LIST, _BY_POPULARITY if items.features is None else _BY_FEATURES),
             loader="Recommender",
             call="model.recommend([[first_item, second_item]], k=10)",
         )
@@ -580,7 +584,8 @@ class RecommenderMethod(Method):
         columns[users + torch.from_numpy(modeled)] = torch.arange(len(modeled))
         triangle = release.answer(ListProductData(columns, counted))
         matrix = unpack_products(triangle, products.columns)[: len(modeled), : len(modeled)]
-        items = item_model(ids, popularity, modeled, matrix, products.sigma, self.item_features)
+        chosen = _penalty(matrix, products.sigma, streams.numpy("penalty"))
+        items = item_model(ids, popularity, modeled, matrix, chosen, self.item_features)
         metrics = None
         if private_metrics:
             lists = own_lists(view.adjacency).at(torch.arange(users))
@@ -601,11 +606,12 @@ class RecommenderMethod(Method):
         modeled = self._modeled(popularity, 0.0)
         lists = lists[:, modeled]
         products = (lists.T.multiply(1 / lengths) @ lists).toarray()
-        return item_model(self._catalog, popularity, modeled, products, 0.0, self.item_features)
+        return item_model(self._catalog, popularity, modeled, products, _MIN_PENALTY, self.item_features)
 
     def _modeled(self, popularity: Floats, noise: float) -> npt.NDArray[np.int64]:
         order = np.argsort(-popularity, kind="stable")
-        return order[popularity[order] > _ABOVE_NOISE * noise][: self.max_items]
+        least = np.where(np.arange(len(order)) < _FEW, _FEW_ABOVE_NOISE, _ABOVE_NOISE)
+        return order[popularity[order] > least * noise][: self.max_items]
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> ItemModel:
         arrays, ids = {name: part.numpy() for name, part in state.items()}, self._catalog
@@ -630,22 +636,47 @@ def item_model(
     popularity: Floats,
     modeled: npt.NDArray[np.int64],
     products: Floats,
-    sigma: float,
+    penalty: float,
     features: npt.NDArray[np.float32] | None = None,
 ) -> ItemModel:
     """Return the item model of released sums; it is post-processing.
 
     Args:
         products: Released products (m, m), symmetric.
-        sigma: Standard deviation of the noise on the diagonal; 0 for exact products.
+        penalty: Ridge penalty.
         features: Public features of items, (I, d).
     """
     values, vectors = np.linalg.eigh(products)
-    penalty = max(_MIN_PENALTY, _PENALTY * sigma * math.sqrt(2 * len(modeled)))
     inverse = (vectors / (np.maximum(values, 0.0) + penalty)) @ vectors.T
     similarity = -inverse / np.diag(inverse)
     np.fill_diagonal(similarity, 0.0)
     return ItemModel(item_ids, popularity, modeled, similarity, features)
+
+
+def _penalty(products: Floats, sigma: float, rng: np.random.Generator) -> float:
+    """Return the ridge penalty with the least estimated error of the linear model; it is post-processing.
+
+    With noise W as in M, the noise of M + a W and of M - W / a is independent. So B is fitted to the first,
+    and the second estimates its error tr((I - B)^T M (I - B)) without bias. Columns of I - B are those of P
+    divided by their diagonal.
+
+    Args:
+        products: Released products M (m, m), symmetric.
+        sigma: Standard deviation of the noise on the diagonal.
+        rng: Public randomness.
+    """
+    noise = rng.normal(scale=sigma, size=products.shape)
+    noise = (noise + noise.T) / 2  # of variance sigma^2 on the diagonal, and half of it elsewhere
+    largest = sigma * math.sqrt(2 * len(products))
+    values, vectors = np.linalg.eigh(products + _SPLIT * noise)
+    rotated = vectors.T @ (products - noise / _SPLIT) @ vectors
+
+    def error(penalty: float) -> float:
+        inverse = vectors / (np.maximum(values, 0.0) + penalty * math.hypot(1.0, _SPLIT))
+        diagonal = (inverse * vectors).sum(axis=1)
+        return float((((inverse @ rotated) * inverse).sum(axis=1) / diagonal**2).sum())
+
+    return min((max(_MIN_PENALTY, share * largest) for share in _PENALTIES), key=error)
 
 
 def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:

@@ -5982,6 +5982,25 @@ BUGS = [
         test="tests/links/test_recommender.py::"
         "test_recommendations_for_a_user_depend_on_the_list_of_no_other_user",
     ),
+    dict(
+        name="features_of_items_move_scores_of_modeled_items",
+        edits=[
+            (
+                "graphveil.links.recommender:ItemModel.best",
+                "scores[:, :count] = modeled",
+                "scores[:, :count] = modeled + (0.01 * self._regression[0][:, 0] if self._regression else 0.0)",
+            )
+        ],
+        test="tests/links/test_new_items.py::test_features_move_no_modeled_item[given0]",
+    ),
+    dict(
+        name="the_ridge_penalty_is_chosen_by_the_error_of_the_fitted_products",
+        edits=[
+            ("graphveil.links.recommender:_penalty", "products - noise / _SPLIT", "products + _SPLIT * noise")
+        ],
+        test="tests/links/test_new_items.py::"
+        "test_the_penalty_is_small_for_clear_products_and_large_for_noise",
+    ),
     # -- Forms of numbers, resumed runs, custom modules
     dict(
         name="a_whole_number_stays_whole_in_an_event",

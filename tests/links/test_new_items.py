@@ -1,6 +1,5 @@
 """Public features of items order items without a model. They cost nothing and move no other item."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from graphveil.core.ledger import ledger_of
 from graphveil.data import Interactions
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import ArtifactError, ConfigError, GraphError
-from graphveil.links.recommender import ItemModel, Recommender
+from graphveil.links.recommender import ItemModel, Recommender, _penalty
 
 USERS, OLD, NEW = 400, 20, 10
 ITEMS = OLD + NEW
@@ -63,18 +62,20 @@ def test_new_items_of_the_kind_of_a_user_come_first(given: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("given", UNITS)
 def test_features_move_no_modeled_item(given: dict[str, Any]) -> None:
-    """Scores and order of modeled items are bit-identical, and all other items come after them."""
+    """Scores and order of modeled items are bit-identical, and the better half of them comes first."""
     without, model = fitted(None, **given), fitted(**given)
     lists = Interactions.from_matrix(drawn())
-    count = len(model.items_.modeled)
-    assert 0 < count < ITEMS
-    for k in (1, count, ITEMS):
+    modeled = model.items_.modeled
+    half = len(modeled) // 2
+    assert 0 < len(modeled) < ITEMS
+    for k in (1, half, ITEMS):
         one, other = (found.recommend(lists, k=k, omit_own=False) for found in (without, model))
-        np.testing.assert_array_equal(one.items[:, :count], other.items[:, :count])
-        np.testing.assert_array_equal(one.scores[:, :count], other.scores[:, :count])
-    assert not np.array_equal(one.items[:, count:], other.items[:, count:])
-    assert set(other.items[:, :count].ravel()) == set(model.items_.modeled)
-    assert (np.diff(other.scores, axis=1) <= 0).all()
+        np.testing.assert_array_equal(one.items[:, :half], other.items[:, :half])
+        assert (np.diff(other.scores, axis=1) <= 0).all()
+    for name in ("items", "scores"):
+        kept = [getattr(found, name)[np.isin(found.items, modeled)] for found in (one, other)]
+        np.testing.assert_array_equal(*kept)
+    assert not np.array_equal(one.items, other.items)
 
 
 @pytest.mark.parametrize("private_metrics", [False, True])
@@ -189,6 +190,7 @@ def test_a_saved_model_ranks_new_items_in_the_same_way(given: dict[str, Any], tm
     model = fitted(**given)
     loaded = gv.Recommender.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.items_.features, FEATURES)
+    assert "ranked by public features" in (tmp_path / "model" / "README.md").read_text()
     for one, other in zip(
         model.recommend([[0], [1]], k=ITEMS), loaded.recommend([[0], [1]], k=ITEMS), strict=True
     ):
@@ -207,7 +209,7 @@ def test_features_of_another_catalog_are_a_damaged_folder(tmp_path: Path, monkey
 def test_a_folder_without_features_has_none(tmp_path: Path) -> None:
     folder = fitted(None).save(tmp_path / "model")
     assert Recommender.load(folder).items_.features is None
-    assert "features" not in json.loads((folder / "recommender.json").read_text())
+    assert "features" not in (folder / "README.md").read_text()
 
 
 # -- tables --------------------------------------------------------------------------------------------------
@@ -267,3 +269,30 @@ def test_torch_geometric_data_uses_x_only_if_the_caller_wants_it() -> None:
 def test_unusable_features_are_rejected(features: Any, reason: str) -> None:
     with pytest.raises(GraphError, match=reason):
         Interactions.from_matrix(drawn(), item_features=features)
+
+
+# -- the penalty ---------------------------------------------------------------------------------------------
+
+
+def noisy(products: npt.NDArray[Any], sigma: float) -> npt.NDArray[Any]:
+    noise = np.random.default_rng(5).normal(scale=sigma, size=products.shape)
+    return products + (noise + noise.T) / 2
+
+
+def test_the_penalty_is_small_for_clear_products_and_large_for_noise() -> None:
+    count, sigma = 60, 5.0
+    largest = sigma * np.sqrt(2 * count)
+    pairs = np.kron(np.eye(count // 2), [[1.0, 0.95], [0.95, 1.0]])
+    clear = _penalty(noisy(500 * pairs, sigma), sigma, np.random.default_rng(0))
+    faint = _penalty(noisy(30 * np.eye(count), sigma), sigma, np.random.default_rng(0))
+    assert clear / largest < 1 and faint / largest == pytest.approx(3.0)
+    assert _penalty(np.zeros((0, 0)), sigma, np.random.default_rng(0)) == 3.0
+
+
+def test_few_items_above_the_noise_are_modeled_from_two_standard_deviations() -> None:
+    """With 200 items only two standard deviations above zero, the first hundred are modeled."""
+    model = Recommender(epsilon=1.0)._build_method()
+    assert len(model._modeled(np.full(200, 2.5), 1.0)) == 100
+    assert len(model._modeled(np.full(200, 3.5), 1.0)) == 200
+    assert len(model._modeled(np.full(200, 1.5), 1.0)) == 0
+    assert len(model._modeled(np.r_[np.full(150, 4.0), np.full(50, 2.5)], 1.0)) == 150
