@@ -4,6 +4,7 @@
         [--datasets twitch/DE,twitch/ES] [--splits 5] [--epsilons 0.5,1,4,8]
     python benchmarks/recommend.py --datasets movielens/1m --epsilons 1,4,8 --splits 3
         --lists --csv benchmarks/recommend-movielens.csv
+    python benchmarks/recommend.py --by-time --epsilons 1,4,8 --csv benchmarks/recommend-by-time.csv
 
 Lists are the games of users of Twitch, and the films that users of MovieLens rated with five stars (1m) or
 with four and five (100k). A fifth of the users is drawn for testing, and a model is fitted to the lists of
@@ -25,14 +26,23 @@ Rows, at delta 1e-7:
   ALS computes factors of test users from their lists. BPR and WARP cannot, so they are also fitted to the
   lists of the test users without the hidden items. Factors, penalties and epochs were chosen on split 99.
 
+``--by-time`` is another protocol, on MovieLens 100k with default settings (delta "auto"). The last fifth of
+each user's likes (four and five stars) is hidden, at least one, and the model is fitted to the earlier ones.
+Likes of the same second are in random order, so splits differ by this order and by noise. ``EASE, tuned``,
+``item cosine, tuned`` (nearest items) and ``ALS (implicit), tuned`` have the settings of a small grid that
+find most of the last fifth of the fitted likes. ``new item`` rows measure items without any fitted row: a
+seventh of the items is drawn, their fitted rows are removed, and ten of them are recommended with ``items=``.
+Features are genres and the period of the release.
+
 The table has means over the splits, and half the width of the 95 % t-interval.
 """
 
 import argparse
 import importlib
 import os
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +67,11 @@ ALS: dict[str, Any] = {"factors": 16, "regularization": 0.01, "alpha": 5.0, "num
 BPR: dict[str, Any] = {"factors": 64, "learning_rate": 0.02, "iterations": 100, "num_threads": 1}
 WARP: dict[str, Any] = {"no_components": 32}
 WARP_EPOCHS = 15
+EASE_PENALTIES, NEIGHBORS = (50, 100, 200, 400, 800), (20, 50, 100, 200, 400)
+ALS_GRID = [(factors, alpha) for factors in (8, 16, 32, 64) for alpha in (1.0, 5.0, 20.0)]
+PERIODS = (1970, 1985, 1994, 1995, 1996, 1997, 1998)  # first years after the first period
+NEW_ITEMS = 1 / 7
+BY_TIME = "movielens/100k by time"
 Floats = npt.NDArray[np.float64]
 Matrix = sparse.csr_matrix
 Measured = tuple[str, float | None, str, float]  # row, epsilon, metric, value
@@ -87,17 +102,24 @@ def quality(best: npt.NDArray[np.int64], held: Matrix) -> tuple[float, float]:
     return float((found.sum(axis=1) > 0).mean()), float(((found @ gains) / np.cumsum(gains)[most - 1]).mean())
 
 
-def exact_models(fitted: Matrix) -> dict[str, Floats]:
-    """Return the item-item matrices of references without privacy; of popularity, one row for all."""
+def ease(fitted: Matrix, penalty: float = PENALTY) -> Floats:
+    """Return the item-item matrix of EASE."""
     counts = (fitted.T @ fitted).toarray()
-    popularity = np.diag(counts)
-    lengths = np.sqrt(np.maximum(popularity, 1))
-    cosine = counts / np.outer(lengths, lengths)
-    inverse = np.linalg.inv(counts + PENALTY * np.eye(len(counts)))
-    ease = -inverse / np.diag(inverse)
-    for matrix in (cosine, ease):
-        np.fill_diagonal(matrix, 0.0)
-    return {"item cosine": cosine, "EASE": ease}
+    inverse = np.linalg.inv(counts + penalty * np.eye(len(counts)))
+    matrix: Floats = -inverse / np.diag(inverse)
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+def cosine(fitted: Matrix, neighbors: int | None = None) -> Floats:
+    """Return the cosine of items, of the nearest items of each item only."""
+    counts = (fitted.T @ fitted).toarray()
+    lengths = np.sqrt(np.maximum(np.diag(counts), 1))
+    matrix: Floats = counts / np.outer(lengths, lengths)
+    np.fill_diagonal(matrix, 0.0)
+    if neighbors is not None:
+        matrix[matrix < -np.sort(-matrix, axis=0)[neighbors - 1]] = 0.0
+    return matrix
 
 
 def library_models(fitted: Matrix, rest: Matrix, seed: int) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
@@ -162,7 +184,7 @@ def scores_of_split(
     yield from measured(
         "popularity", None, lambda rest: best_of(np.repeat(popularity, rest.shape[0], axis=0), rest)
     )
-    for name, matrix in exact_models(fitted).items():
+    for name, matrix in {"item cosine": cosine(fitted), "EASE": ease(fitted)}.items():
         yield from measured(name, None, lambda rest, matrix=matrix: best_of(rest @ matrix, rest))
     if libraries:
         for suffix, (rest, held) in hidden.items():
@@ -181,6 +203,118 @@ def scores_of_split(
             )
 
 
+def likes_by_time(root: Path, seed: int) -> tuple[Matrix, Floats]:
+    """Return the place of each like of a user in time, from 1 up, (U, I), and public features of films."""
+    rng = np.random.default_rng(seed)
+    with np.load(root / "tables" / "movielens_100k.npz") as table:
+        user, film = (np.searchsorted(table[f"{of}_id"], table[of]) for of in ("user", "film"))
+        liked = np.flatnonzero(table["rating"] >= 4)
+        user, film, time = user[liked], film[liked], table["time"][liked]
+        shape = len(table["user_id"]), len(table["film_id"])
+        genres = table["film_genres"].astype(np.float64)
+        years = [re.search(r"\((\d{4})\)", title) for title in table["title"]]
+    order = np.lexsort((rng.random(len(user)), time, user))
+    user, film = user[order], film[order]
+    places = np.arange(len(user)) - np.searchsorted(user, user) + 1.0
+    period = np.digitize([1995 if year is None else int(year[1]) for year in years], PERIODS)
+    features = np.column_stack([genres, np.eye(len(PERIODS) + 1)[period]])
+    return sparse.csr_matrix((places, (user, film)), shape=shape), features
+
+
+def last_fifth(places: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the places without the last fifth of each user, and this fifth as ones."""
+    lengths = np.diff(places.indptr)
+    hidden = np.where(lengths > 1, np.maximum(1, np.round(lengths / 5)), 0)
+    late = places.data > np.repeat(lengths - hidden, lengths)
+    parts = []
+    for chosen, values in ((~late, places.data), (late, np.ones(places.nnz))):
+        part = places.copy()
+        part.data = np.where(chosen, values, 0.0)
+        part.eliminate_zeros()
+        parts.append(part)
+    return parts[0], parts[1]
+
+
+def measured_by_time(best: npt.NDArray[np.int64], held: Matrix) -> tuple[float, float]:
+    """Return hit rate and NDCG over users with hidden items."""
+    tested = np.diff(held.indptr) > 0
+    return quality(best[tested], held[tested])
+
+
+def tuned(
+    recommend: Callable[[Matrix, Any], npt.NDArray[np.int64]], grid: Any, places: Matrix
+) -> npt.NDArray[np.int64]:
+    """Return the best items with the setting that has the best NDCG on the last fifth of the fitted likes."""
+    inner, held = last_fifth(places)
+    found = [measured_by_time(recommend(inner.sign(), setting), held)[1] for setting in grid]
+    return recommend(places.sign(), grid[int(np.argmax(found))])
+
+
+def als(fitted: Matrix, setting: tuple[int, float]) -> npt.NDArray[np.int64]:
+    """Return the best items by ALS of implicit."""
+    given = ALS | {"factors": setting[0], "alpha": setting[1], "random_state": 0}
+    model = importlib.import_module("implicit.als").AlternatingLeastSquares(**given)
+    model.fit(fitted, show_progress=False)
+    best: npt.NDArray[np.int64] = model.recommend(np.arange(fitted.shape[0]), fitted, N=TOP)[0]
+    return best
+
+
+def scores_by_time(root: Path, epsilons: list[float], seed: int) -> Iterator[Measured]:
+    """Yield row, epsilon, metric and value of the protocol by time."""
+    likes, features = likes_by_time(root, seed)
+    places, held = last_fifth(likes)
+    fitted = places.sign()
+    popularity = np.asarray(fitted.sum(axis=0), dtype=np.float64)
+    best = {
+        "popularity": best_of(np.repeat(popularity, fitted.shape[0], axis=0), fitted),
+        "item cosine, tuned": tuned(
+            lambda own, near: best_of(own @ cosine(own, near), own), NEIGHBORS, places
+        ),
+        "EASE, tuned": tuned(lambda own, ridge: best_of(own @ ease(own, ridge), own), EASE_PENALTIES, places),
+    }
+    try:
+        best["ALS (implicit), tuned"] = tuned(als, ALS_GRID, places)
+    except ImportError:
+        print("not measured: implicit is not installed", flush=True)
+    table = gv.Interactions.from_matrix(fitted)
+    best["Recommender, no privacy"] = gv.Recommender(unit="none").fit(table).recommend(fitted, k=TOP).items
+    for row, found in best.items():
+        hit_rate, ndcg = measured_by_time(found, held)
+        yield row, None, "hit_rate", hit_rate
+        yield row, None, "ndcg", ndcg
+    is_new = np.random.default_rng(seed).random(fitted.shape[1]) < NEW_ITEMS
+    old = sparse.diags_array((~is_new).astype(np.float64))
+    old_rows, new_held = sparse.csr_matrix(fitted @ old), sparse.csr_matrix(held - held @ old)
+    for given in (fitted, old_rows, new_held):
+        given.eliminate_zeros()
+    for row, unit in (("Recommender", "node-record"), ("Recommender, one entry", "directed-edge")):
+        for epsilon in epsilons:
+            model = gv.Recommender(unit=unit, epsilon=epsilon, unsafe_noise_seed=seed)
+            found = model.fit(gv.Interactions.from_matrix(fitted)).recommend(fitted, k=TOP).items
+            hit_rate, ndcg = measured_by_time(found, held)
+            yield row, epsilon, "hit_rate", hit_rate
+            yield row, epsilon, "ndcg", ndcg
+            for known, how in ((None, "popularity"), (features, "features")):
+                model.fit(gv.Interactions.from_matrix(old_rows, item_features=known))
+                found = model.recommend(old_rows, k=TOP, items=np.flatnonzero(is_new)).items
+                hit_rate, ndcg = measured_by_time(found, new_held)
+                yield f"{row}, new items by {how}", epsilon, "hit_rate", hit_rate
+                yield f"{row}, new items by {how}", epsilon, "ndcg", ndcg
+
+
+def scores_of_dataset(
+    name: str, root: Path, epsilons: list[float], seeds: int, *, whole: bool
+) -> Iterator[Measured]:
+    """Yield row, epsilon, metric and value for all splits of a dataset."""
+    if name == BY_TIME:
+        for seed in range(seeds):
+            yield from scores_by_time(root, epsilons, seed)
+        return
+    lists = lists_of_dataset(name, root)
+    for seed in range(seeds):
+        yield from scores_of_split(lists, epsilons, seed, libraries=name in FILMS, whole=whole)
+
+
 def main() -> None:
     """Measure all cells, and print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -190,19 +324,18 @@ def main() -> None:
     parser.add_argument(
         "--lists", action="store_true", help="measure unit node-record alone, and not single hidden items"
     )
+    parser.add_argument("--by-time", action="store_true", help="split MovieLens 100k by time")
     parser.add_argument("--splits", type=int, default=5, help="number of splits, at least 2")
     options = parser.parse_args()
     root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
     epsilons = [float(text) for text in options.epsilons.split(",")]
     lines = ["dataset,row,epsilon,metric,splits,mean,half_width"]
-    for name in options.datasets.split(","):
-        lists = lists_of_dataset(name, root)
+    for name in [BY_TIME] if options.by_time else options.datasets.split(","):
         cells = defaultdict[tuple[str, float | None, str], list[float]](list)
-        for seed in range(options.splits):
-            for row, epsilon, metric, value in scores_of_split(
-                lists, epsilons, seed, libraries=name in FILMS, whole=options.lists
-            ):
-                cells[row, epsilon, metric].append(value)
+        for row, epsilon, metric, value in scores_of_dataset(
+            name, root, epsilons, options.splits, whole=options.lists
+        ):
+            cells[row, epsilon, metric].append(value)
         for (row, epsilon, metric), values in cells.items():
             half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
             of = "" if epsilon is None else f"{epsilon:g}"
