@@ -24,6 +24,7 @@ from graphveil.core.unit import (
     UndirectedEdge,
 )
 from graphveil.data import Graph
+from graphveil.data.relational import TABLE_UNITS
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
@@ -45,6 +46,7 @@ from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.relational import RelationalClassifier
 from graphveil.estimators.requirements import MIXED_EDGES, Rejections
 from graphveil.estimators.sage import SAGE
 from graphveil.estimators.session import Session
@@ -343,6 +345,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
     """
 
     method: ClassVar[str] = "auto"
+    reads_tables: ClassVar[bool] = True  # with a unit of tables
     rejections: ClassVar[Rejections] = MIXED_EDGES
     scales_features: ClassVar[bool] = True  # except under local-attributes
 
@@ -416,6 +419,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             DirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
             Node.name: self._by_h_index,
             NodeRecord.name: self._by_out_degree,
+            **dict.fromkeys(TABLE_UNITS, self._on_tables),
             NodeBoundedDegree.name: self._without_graph,
             LocalAttributes.name: self._by_reports,
             NoUnit.name: partial(self._by_validation, GCN, SAGE, GAT, MLP),
@@ -435,6 +439,14 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         # Predictions that read own lists cannot be counted.
         options = self._options(MLP) | self._options(ClassCode, read_own_edges=not self.private_metrics)
         return HIndexChoice(name=self.method, privacy_config=self.privacy_config, options=options)
+
+    def _on_tables(self) -> PublicChoice:
+        return PublicChoice(
+            name=self.method,
+            privacy_config=self.privacy_config,
+            options=self._options(RelationalClassifier),
+            reason="the data are several tables",
+        )
 
     def _without_graph(self) -> PublicChoice:
         return PublicChoice(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,26 +19,30 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import NodePairIndex
 from graphveil.core.features import Features, to_dense
 from graphveil.core.noise.random import PublicStreams
-from graphveil.data.graph import Graph, check_kind
+from graphveil.data.graph import SPLITS, Graph, check_kind
+from graphveil.data.relational import Tables
 from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, SHARES, UNLABELED, part_bounds
 from graphveil.errors import ConfigError, GraphError
 
 # -- generated splits ----
-_EDGE_UNITS = ("undirected-edge", "directed-edge", "edge-subset", "none")
-_RECORD_UNITS = ("node", "node-record", "node-bounded-degree", "local-attributes")
+_EDGE_UNITS = ("undirected-edge", "directed-edge", "row", "edge-subset", "none")
+_RECORD_UNITS = ("node", "node-record", "person", "node-bounded-degree", "local-attributes")
+
+
+G = TypeVar("G", Graph, Tables)
 
 
 def split(
-    graph: Graph, train: float = 0.75, val: float = 0.10, *, unit: str | None = None, seed: int | None = 0
-) -> Graph:
-    """Return the graph with a random or hash-based split into train, val and test.
+    graph: G, train: float = 0.75, val: float = 0.10, *, unit: str | None = None, seed: int | None = 0
+) -> G:
+    """Return the graph, or tables, with a random or hash-based split into train, val and test.
 
     If ``unit`` protects edges or nothing, the labeled nodes are split at random in exact shares. If it
     protects node records, or is None, all nodes are split by a hash of their ids. The set of labeled nodes
     may then be secret, and the split does not depend on it.
 
     Args:
-        graph: Graph to split. An existing split is replaced.
+        graph: Graph or tables to split. An existing split is replaced.
         train, val: Shares of the training and validation nodes; the rest is test.
         unit: Privacy unit of the model.
         seed: Seed of the split, public; None for a random one.
@@ -58,6 +62,9 @@ def split(
     >>> split(graph, 0.4, 0.4, unit="undirected-edge").has_split
     True
     """
+    if isinstance(graph, Tables):
+        parts = split(graph.graph, train, val, unit=unit, seed=seed)
+        return graph.with_split(*(parts.members(part) for part in SPLITS))
     check_kind(graph)
     if unit is not None:
         checks.one_of((*_EDGE_UNITS, *_RECORD_UNITS), unit=unit)

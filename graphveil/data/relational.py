@@ -23,7 +23,7 @@ from graphveil._util import checks
 from graphveil.core.edges.adjacency import MAX_NODES, Adjacency, EdgeSet
 from graphveil.core.features import Features, as_features
 from graphveil.core.unit import NoUnit, Person, Row
-from graphveil.data.conversion import fields_from_tables
+from graphveil.data.conversion import as_targets, fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
 from graphveil.data.tables.files import (
@@ -42,7 +42,7 @@ from graphveil.errors import ConfigError, GraphError, UnitError
 FarPersons = Literal["one-sided", "mutual"]
 Ids = npt.NDArray[np.int64]
 
-TABLE_UNITS = (Row.name, Person.name, NoUnit.name)
+TABLE_UNITS = (Row.name, Person.name)
 _MAX_CATEGORIES = 50  # different texts in a catalog's column that become columns of their own
 _ADVICE = "add them to the public list, or pass unknown_ids='drop'"
 _PYG_VALUES = ("value", "rating", "edge_label", "edge_attr")
@@ -308,13 +308,6 @@ class Tables:
         listed = ", ".join(f"{each.name!r}: {each.entities:,} far ends" for each in self.graph.relations)
         return f"Tables(persons={self.graph.num_nodes}, rows={{{listed}}})"
 
-    @classmethod
-    def from_graph(cls, graph: RelationalGraph) -> Tables:
-        """Return the tables of a graph, for example with another split: the data and budget are the same."""
-        made = object.__new__(cls)
-        object.__setattr__(made, "graph", graph)
-        return made
-
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Tables:
         """Return the tables with another split of the persons.
 
@@ -328,8 +321,9 @@ class Tables:
             GraphError: Masks that overlap, or of another type or length.
         """
         graph = self.graph.with_split(train, val, test)
-        assert isinstance(graph, RelationalGraph)
-        return self.from_graph(graph)
+        made = object.__new__(Tables)
+        object.__setattr__(made, "graph", graph)
+        return made
 
     @classmethod
     def from_pyg(
@@ -438,13 +432,13 @@ def check_tables(graph: Graph, unit: str | None) -> None:
         UnitError: If data and unit do not fit.
     """
     if not isinstance(graph, RelationalGraph):
-        if unit in (Row.name, Person.name):
+        if unit in TABLE_UNITS:
             raise UnitError(
                 f"unit {unit!r} is for several tables, but this is one graph. Build gv.Tables, or use unit "
                 "'undirected-edge' or 'node'."
             )
         return
-    if unit is not None and unit not in TABLE_UNITS:
+    if unit not in (*TABLE_UNITS, NoUnit.name, None):
         raise UnitError(
             f"unit {unit!r} is for one graph, but these are tables of persons and their rows. Use unit 'row' "
             "for one row, or 'person' for a person with all rows."
@@ -552,6 +546,7 @@ def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
         fields["x"], fields["encoding"] = torch.ones(len(fields["y"]), 1), Encoding(rules=(CONSTANT_FEATURE,))
     fields["known"] = _known(source, str(read.id), "persons", read.csv_format)
     if fields["targets"] is not None:
+        fields["targets"] = as_targets(fields["targets"])
         fields["y"], fields["num_classes"] = fields["targets"].isnan().long().neg(), 1
     return {name: value for name, value in fields.items() if value is not None or name == "ids"}
 

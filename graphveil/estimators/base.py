@@ -304,7 +304,7 @@ class Estimator(Model):
             Unit: ``unit``. Reads: public sizes and flags of the graph, and features where they are public.
             Charges: nothing.
         """
-        graph = as_graph(graph, self.unit)
+        graph = as_graph(graph, self.unit, tables=self.reads_tables)
         return self.config.prepare(graph, self._scaling(self.config, graph))
 
     def scaling_summary(self, graph: Graph) -> str:
@@ -386,7 +386,7 @@ class Estimator(Model):
                 f"{NO_FOLDS}"
             )
         ready = self._prepared(graph)
-        found = ready.graph if ready is not None else as_graph(graph, self.unit)
+        found = ready.graph if ready is not None else as_graph(graph, self.unit, tables=self.reads_tables)
         chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
         with shown_progress(on_progress, progress=progress) as shown:
             return self._fit_in(self._session(shown, workspace, chosen, cache), found, ready)
@@ -612,7 +612,7 @@ class Estimator(Model):
         """Return another graph or ``Data`` as a graph whose features may be read under the unit."""
         method = self.fitted.method
         unit = method.privacy_config.unit
-        found = as_graph(graph, unit.name)
+        found = as_graph(graph, unit.name, tables=self.reads_tables)
         check_encoding(found, unit, protects_features=method.protects_features)
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
@@ -647,7 +647,7 @@ class Estimator(Model):
         checks.one_of(metrics, metric=metric)
         if metric != "accuracy":
             return self.evaluate(graph, split)[metric]
-        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
+        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name, tables=self.reads_tables)
         mask, head = graph.labeled_in(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
@@ -694,7 +694,7 @@ class Estimator(Model):
         >>> found.confusion_matrix.shape, len(found.classes)
         ((3, 3), 3)
         """
-        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name)
+        graph = as_graph(graph, self.fitted.method.privacy_config.unit.name, tables=self.reads_tables)
         if isinstance(self.fitted.method.head, MultilabelHead):
             raise ConfigError(
                 "evaluate needs one class per node, but the nodes have label sets. Use score(), which "

@@ -342,6 +342,15 @@ class PublicChoice(Choice):
     def decision(self) -> str:
         return f"{', '.join(self.options)}, by public facts: {self.reason}"
 
+    def check(self, view: Graph) -> None:
+        self._only.check(view)
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        return self._only.sizes_of(view)
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        return self._only.edge_use(plan)
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         return self._only.plan(sizes)
 

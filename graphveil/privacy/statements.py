@@ -80,8 +80,8 @@ ROW = (
     "indistinguishable. "
     "This covers {releases}; a privacy ledger records each release as one entry. It does not hide whether a "
     "person is in the data, their attributes or their labels; k rows of one person are protected together "
-    "only at eps_k: {eps_10} for k=10, {eps_100} for k=100. A changed value is one row less and one row more, "
-    "and an event that is stored in two rows is two rows: both are protected at eps = {mutual}."
+    "only at eps_k: {eps_10} for k=10, {eps_100} for k=100. A changed value is one row less and one row "
+    "more, and an event that is stored in two rows is two rows: both are protected at eps = {mutual}."
 )
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "

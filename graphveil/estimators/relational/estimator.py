@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil.core.unit import UNITS, Person, Row
+from graphveil.core.unit import UNITS, NoUnit, Person, Row
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
@@ -26,7 +26,8 @@ class RelationalClassifier(Estimator):
 
     **Unit** ``person``. Everything that follows from a person's own rows and public catalogs is a feature:
     number and values of rows, attributes of far ends and, with enough persons, the far ends themselves. One
-    linear model of these features is trained by noisy full-batch steps.
+    linear model of these features is trained by noisy full-batch steps. With unit ``none`` it is trained
+    without noise, as the non-private reference.
 
     Shapes: persons (N) to probabilities (N, C), or to numbers (N) with ``task="regression"``, which needs
     unit ``person`` and a public ``target_range``.
@@ -74,7 +75,7 @@ class RelationalClassifier(Estimator):
     rejections: ClassVar[Rejections] = rejected(
         "{method} learns from tables of persons and their rows, so it supports units 'row' and 'person', and "
         "not {unit!r}. Use one of these, or method 'classcode' for a graph.",
-        *(UNITS.keys() - {Row.name, Person.name}),
+        *(UNITS.keys() - {Row.name, Person.name, NoUnit.name}),
     )
 
     codes: int | None = None

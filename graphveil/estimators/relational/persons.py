@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
 from graphveil.core.accounting.gaussian import calibrate_mu
@@ -33,7 +34,7 @@ from graphveil.estimators.method import FeatureModel, FitResult, Method, State, 
 from graphveil.estimators.private_training import descend_softmax, metric_queries
 from graphveil.estimators.public_sizes import PARTITION, PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
 STEPS, _MOMENTUM, _RATE, _FASTEST = 40, 0.8, 0.01, 100.0
 _CAP = 9.0  # binary logarithm of the number of rows that is told apart
@@ -105,6 +106,10 @@ def _indicator(column: npt.NDArray[np.int64], columns: int) -> Matrix:
     return sparse.csr_array((ones, (np.arange(len(column)), column)), shape=(len(column), columns))
 
 
+def _logistic() -> LogisticRegression:
+    return LogisticRegression(C=1.0, max_iter=300)
+
+
 def schedule(mu: float, records: int) -> PrivateSchedule:
     """Return full-batch steps; the step size is a function of the budget and the public number of records."""
     rate = min(_FASTEST, max(1.0, _RATE * mu * records))
@@ -131,13 +136,15 @@ class PersonMethod(Method):
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         return "read"
 
-    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        if not self.privacy_config.protects:
+            return None
         return self.privacy_config.calibrated(sizes, partial(self._queries, sizes))
 
     def uses_items(self, sizes: PublicSizes) -> bool:
         """Whether far ends have a feature each; a function of public sizes."""
-        if self.items is not None:
-            return self.items
+        if self.items is not None or not self.privacy_config.protects:
+            return self.items is not False
         delta = self.privacy_config.delta_for(sizes.nodes)
         far_ends = sum(each.entities * each.values for each in sizes.relations)
         needed = min(_ENOUGH, _ENOUGH_FOR_EACH * far_ends)
@@ -157,7 +164,10 @@ class PersonMethod(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         assert isinstance(view, RelationalGraph)
-        sizes, query = self.sizes_of(view), session.query(0, DPSGDQuery)
+        sizes = self.sizes_of(view)
+        if session.plan is None:
+            return self._fit_exactly(view, self.uses_items(sizes), session)
+        query = session.query(0, DPSGDQuery)
         groups = record_groups(view)
         items = self.uses_items(sizes)
         with session.stage("own rows"):
@@ -176,10 +186,26 @@ class PersonMethod(Method):
         trained = TrainedPersons(weights, items, catalogs_of(view), self.head)
         return self.closed(release, trained, trained.proba(view), view, session)
 
+    def _fit_exactly(self, view: RelationalGraph, items: bool, session: Session) -> FitResult:
+        """Fit the same model without noise, by libraries."""
+        with session.stage("classifier"):
+            features, head = features_of(view, items), self.head.fitted(view)
+            some = view.labeled_in("train", "val")
+            x, targets = rows(features, some), head.labels(view)[some].numpy()
+            model = (Ridge() if isinstance(head, RegressionHead) else _logistic()).fit(x, targets)
+            columns, bias = np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
+            if len(bias) < view.num_classes:  # two classes: one column, for the second
+                columns = np.concatenate([-columns, columns], axis=1) / 2
+                bias = np.array([-bias[0], bias[0]]) / 2
+            weights = torch.from_numpy(np.concatenate([columns, bias[None]]))
+        trained = TrainedPersons(weights, items, catalogs_of(view), head)
+        return FitResult(trained=trained, proba=trained.proba(view))
+
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedPersons":
         digests = bytes(state["catalogs"].tolist()).decode().split("\n")
         check_fits(state["weights"].shape[1] == sizes.classes, sizes)
-        return TrainedPersons(state["weights"], bool(state["items"]), tuple(digests), self.head)
+        head = self.head.restored(state)
+        return TrainedPersons(state["weights"], bool(state["items"]), tuple(digests), head)
 
 
 def catalogs_of(view: RelationalGraph) -> tuple[str, ...]:
@@ -227,4 +253,5 @@ class TrainedPersons(FeatureModel):
 
     def state(self) -> State:
         digests = torch.tensor(list("\n".join(self.catalogs).encode()), dtype=torch.uint8)
-        return {"weights": self.weights, "items": torch.tensor(self.items), "catalogs": digests}
+        own = {"weights": self.weights, "items": torch.tensor(self.items), "catalogs": digests}
+        return own | self.head.state()
