@@ -40,7 +40,7 @@ HOMES = {  # foreign packages that only one part may import
     "starlette": {"serve"},
     "uvicorn": {"serve"},
     "prometheus_client": {"serve"},
-    "sqlalchemy": {"ledger"},
+    "sqlalchemy": {"data", "ledger"},
     "gensim": {"papers"},
     "shap": {"mechanisms"},
     "jinja2": {"_util"},

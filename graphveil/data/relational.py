@@ -432,7 +432,7 @@ def check_tables(graph: Graph, unit: str | None) -> None:
         UnitError: If data and unit do not fit.
     """
     if not isinstance(graph, RelationalGraph):
-        if unit in TABLE_UNITS:
+        if isinstance(unit, str) and unit in TABLE_UNITS:
             raise UnitError(
                 f"unit {unit!r} is for several tables, but this is one graph. Build gv.Tables, or use unit "
                 "'undirected-edge' or 'node'."

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
 from graphveil.core.accounting.gaussian import calibrate_mu
@@ -106,10 +105,6 @@ def _indicator(column: npt.NDArray[np.int64], columns: int) -> Matrix:
     return sparse.csr_array((ones, (np.arange(len(column)), column)), shape=(len(column), columns))
 
 
-def _logistic() -> LogisticRegression:
-    return LogisticRegression(C=1.0, max_iter=300)
-
-
 def schedule(mu: float, records: int) -> PrivateSchedule:
     """Return full-batch steps; the step size is a function of the budget and the public number of records."""
     rate = min(_FASTEST, max(1.0, _RATE * mu * records))
@@ -188,11 +183,14 @@ class PersonMethod(Method):
 
     def _fit_exactly(self, view: RelationalGraph, items: bool, session: Session) -> FitResult:
         """Fit the same model without noise, by libraries."""
+        from sklearn.linear_model import LogisticRegression, Ridge
+
         with session.stage("classifier"):
             features, head = features_of(view, items), self.head.fitted(view)
             some = view.labeled_in("train", "val")
             x, targets = rows(features, some), head.labels(view)[some].numpy()
-            model = (Ridge() if isinstance(head, RegressionHead) else _logistic()).fit(x, targets)
+            regresses = isinstance(head, RegressionHead)
+            model = (Ridge() if regresses else LogisticRegression(max_iter=300)).fit(x, targets)
             columns, bias = np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
             if len(bias) < view.num_classes:  # two classes: one column, for the second
                 columns = np.concatenate([-columns, columns], axis=1) / 2

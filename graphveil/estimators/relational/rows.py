@@ -7,15 +7,12 @@ in one count only, so it is protected by the whole epsilon, for any number of ta
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.cluster import KMeans
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_predict
 from torch import Tensor
 
 from graphveil.core.features import Features, to_dense
@@ -94,7 +91,7 @@ class RowMethod(Method):
             public = public_posteriors(view, session, self.objective).log.to(torch.float64)
         labeled = nodes_of(view.labeled_in("train", "val")).numpy()
         drawn = session.streams.numpy("counted persons").permutation(labeled)
-        counted, teaching = drawn[: layout.counted], drawn[layout.counted :]
+        counted, of_v = drawn[: layout.counted], drawn[layout.counted :]
         places = Places.of(view, layout, counted)
         release, sigma = session.open(view, places.groups), session.query(0, RowCountQuery).law.sigma
         with session.stage("count at far ends"):
@@ -112,9 +109,9 @@ class RowMethod(Method):
             prior = public[torch.from_numpy(places.others)]
             inputs = classifier_inputs(prior, places.blocks(at_far, at_owners), sigma)
             weights = self.objective.weights(view)
-            labels = view.y.numpy()[teaching]
+            labels = view.y.numpy()[of_v]
             classifier = CountClassifier.fit(
-                inputs[places.row[teaching]],
+                inputs[places.row[of_v]],
                 labels,
                 view.num_classes,
                 None if weights is None else weights.numpy()[labels],
@@ -332,6 +329,8 @@ def far_codes(relation: Relation, counts: Floats, codes: int, sigma: float, seed
     strength = 4 + 2 * sigma * np.sqrt(counts.shape[1])
     positive = np.maximum(counts, 0.0)
     mixes = (positive + strength * prior) / (positive.sum(axis=1, keepdims=True) + strength)
+    from sklearn.cluster import KMeans
+
     clusters = KMeans(codes, n_init=1, random_state=seed % 2**32)
     found: Ids = clusters.fit(np.log(mixes + 0.02), sample_weight=volume + 0.3).labels_.astype(np.int64)
     return found
@@ -370,26 +369,25 @@ class CountClassifier:
         cls, inputs: Floats, labels: Ids, classes: int, sample_weight: Floats | None
     ) -> "CountClassifier":
         """Fit it with the penalty that predicts best in five folds; only labels of V are read."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.metrics import log_loss
+        from sklearn.model_selection import cross_val_predict
+
         weights = np.zeros((inputs.shape[1] + 1, classes))
         known, counts = np.unique(labels, return_counts=True)
         if len(known) == 1:
             weights[-1, known[0]] = _CERTAIN
             return cls(torch.from_numpy(weights))
         folds, best = min(_FOLDS, int(counts.min())), _PENALTIES[0]
+        logistic = partial(LogisticRegression, max_iter=_ITERATIONS)
         if folds > 1:
-            some = slice(0, _MOST_COMPARED)
-            losses = [
-                log_loss(
-                    labels[some],
-                    cross_val_predict(
-                        _logistic(each), inputs[some], labels[some], cv=folds, method="predict_proba"
-                    ),
-                    labels=known,
-                )
+            some, own = inputs[:_MOST_COMPARED], labels[:_MOST_COMPARED]
+            found = [
+                cross_val_predict(logistic(C=each), some, own, cv=folds, method="predict_proba")
                 for each in _PENALTIES
             ]
-            best = _PENALTIES[int(np.argmin(losses))]
-        model = _logistic(best).fit(inputs, labels, sample_weight=sample_weight)
+            best = _PENALTIES[int(np.argmin([log_loss(own, each, labels=known) for each in found]))]
+        model = logistic(C=best).fit(inputs, labels, sample_weight=sample_weight)
         coefficients, bias = model.coef_, model.intercept_
         if len(known) == 2:  # one row, for the second class
             coefficients, bias = (np.concatenate([-each, each]) / 2 for each in (coefficients, bias))
@@ -400,10 +398,6 @@ class CountClassifier:
     def log_posteriors(self, inputs: Floats) -> Tensor:
         logits = torch.from_numpy(inputs) @ self.weights[:-1] + self.weights[-1]
         return logits.log_softmax(dim=1)
-
-
-def _logistic(inverse_penalty: float) -> LogisticRegression:
-    return LogisticRegression(C=inverse_penalty, max_iter=_ITERATIONS)
 
 
 def classifier_inputs(log_posteriors: Tensor, blocks: list[Floats], sigma: float) -> Floats:
