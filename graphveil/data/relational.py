@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,12 @@ from graphveil.data.tables.files import (
     column,
     is_csv,
 )
-from graphveil.data.tables.ids import KnownIds, References, keys, match_ids, read_ids
+from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, UnitError
+
+if TYPE_CHECKING:
+    from graphveil.data.interactions import Interactions
 
 FarPersons = Literal["one-sided", "mutual"]
 Ids = npt.NDArray[np.int64]
@@ -134,6 +137,8 @@ class Relation:
         columns: Names of the columns of the catalog that became attributes.
         persons: How far ends that are persons are declared.
         digest: Digest of the public ids of the entities.
+        ids: The ids; None for indices.
+        levels: Lower bound or name of each value but the first; empty without values.
     """
 
     name: str
@@ -144,6 +149,8 @@ class Relation:
     columns: tuple[str, ...] = ()
     persons: FarPersons | None = None
     digest: str = field(default="", repr=False)
+    ids: npt.NDArray[Any] | None = field(default=None, repr=False)
+    levels: tuple[float | str, ...] = ()
 
     @property
     def stop(self) -> int:
@@ -266,6 +273,8 @@ class Tables:
                 catalog.columns,
                 one.persons,
                 catalog.digest,
+                None if catalog.known is None else id_array(catalog.known.ids),
+                tuple(one.bins if one.bins is not None else (one.values or ())),
             )
             ends.append(_ends(title, one, relation, people, catalog, before, unknown_ids, csv_format))
             relations.append(relation)
@@ -291,22 +300,96 @@ class Tables:
         )
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
         adjacency = Adjacency.from_edges(owners, far, num_nodes=nodes, directed=True, edge_set=edge_set)
-        notes = [*read.pop("notes", ())]
-        notes += [
-            f"rows of table {each.name!r} that name a person belong to their owner alone, as the data owner "
-            "asserts"
-            for each in relations
-            if each.persons == "one-sided"
-        ]
-        graph = RelationalGraph(
-            adjacency=adjacency, relations=tuple(relations), name=name, notes=tuple(notes), **read
-        )
+        graph = RelationalGraph(adjacency=adjacency, relations=tuple(relations), name=name, **read)
         object.__setattr__(self, "graph", graph)
 
     def __repr__(self) -> str:
         """Show public sizes only, never a number of rows."""
         listed = ", ".join(f"{each.name!r}: {each.entities:,} far ends" for each in self.graph.relations)
         return f"Tables(persons={self.graph.num_nodes}, rows={{{listed}}})"
+
+    def interactions(self, table: str | None = None, *, min_value: float | None = None) -> Interactions:
+        """Return one table as lists of items, for ``Recommender``: the data and budget are the same.
+
+        Args:
+            table: Name of the table; may be omitted if there is one.
+            min_value: For a table with bins: the bin from which a row is on the list of its owner.
+
+        Returns:
+            The lists, with the attributes of the catalog as item features.
+
+        Raises:
+            ConfigError: If there is no such table, its far ends are persons, or ``min_value`` is missing or
+                no bin.
+
+        Privacy:
+            Reads: the rows of the table, exactly. Charges: nothing. The result is private.
+        """
+        from graphveil.data.interactions import Interactions
+
+        relation = self._relation(table, among_persons=False)
+        if bool(relation.levels) != (min_value is not None):
+            raise ConfigError(
+                f"Rows of {relation.name!r} have {'values' if relation.levels else 'no values'}. "
+                + ("Pass the bin that counts as a like: " if relation.levels else "Omit min_value: ")
+                + f"tables.interactions({'min_value=' + str(relation.levels[-1]) if relation.levels else ''})"
+            )
+        if min_value is not None and min_value not in relation.levels:
+            raise ConfigError(
+                f"min_value={min_value!r} is no bin of {relation.name!r}. Bins: "
+                f"{', '.join(map(str, relation.levels))}."
+            )
+        lowest = 0 if min_value is None else relation.levels.index(min_value) + 1
+        owners, entities = self._ends(relation, lowest)
+        graph = self.graph
+        return Interactions._build(
+            owners,
+            entities,
+            np.arange(graph.num_nodes) if graph.ids is None else graph.ids,
+            np.arange(relation.entities) if relation.ids is None else relation.ids,
+            graph.edge_set,
+            relation.features,
+            graph.notes,
+        )
+
+    def person_graph(self, table: str | None = None) -> Graph:
+        """Return one table between persons as a directed graph, for ``LinkPredictor``; values are ignored.
+
+        Args:
+            table: Name of the table; may be omitted if there is one.
+
+        Returns:
+            The graph of persons, with the same budget.
+
+        Raises:
+            ConfigError: If there is no such table, or its far ends are not persons.
+
+        Privacy:
+            Reads: the rows of the table, exactly. Charges: nothing. The result is private.
+        """
+        owners, others = self._ends(self._relation(table, among_persons=True), 0)
+        persons = self.graph
+        adjacency = Adjacency.from_edges(
+            owners, others, num_nodes=persons.num_nodes, directed=True, edge_set=persons.edge_set
+        )
+        named = {part.name: getattr(persons, part.name) for part in fields(Graph) if part.name != "adjacency"}
+        return Graph(adjacency=adjacency, **named)
+
+    def _relation(self, table: str | None, *, among_persons: bool) -> Relation:
+        kind = "between persons" if among_persons else "with a catalog"
+        fitting = [each for each in self.graph.relations if (each.persons is not None) == among_persons]
+        found = [each for each in fitting if table in (None, each.name)]
+        if len(found) != 1:
+            names = ", ".join(repr(each.name) for each in fitting) or "none"
+            raise ConfigError(f"table={table!r} must name one table {kind}. There are: {names}.")
+        return found[0]
+
+    def _ends(self, relation: Relation, lowest: int) -> tuple[Ids, Ids]:
+        """Return owners and entities of the rows with at least a value."""
+        owners, far = (part.numpy().astype(np.int64) for part in self.graph.adjacency.edge_index())
+        own = (far >= relation.first) & (far < relation.stop)
+        entity, value = np.divmod(far[own] - relation.first, relation.values)
+        return owners[own][value >= lowest], entity[value >= lowest]
 
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Tables:
         """Return the tables with another split of the persons.
@@ -335,7 +418,7 @@ class Tables:
         bins: Mapping[tuple[str, str, str], Sequence[float]] | None = None,
         persons: FarPersons | None = None,
         edge_set: EdgeSet | None = None,
-        **fields: Any,
+        **others: Any,
     ) -> Tables:
         """Build tables from a torch_geometric ``HeteroData``.
 
@@ -349,7 +432,7 @@ class Tables:
                 ``edge_label`` or ``edge_attr``.
             persons: For edge types between persons: as for ``Rows``.
             edge_set: Identity of the data for their budget.
-            fields: Further fields of ``Graph`` for the persons, such as masks.
+            others: Further fields of ``Graph`` for the persons, such as masks.
 
         Returns:
             The tables, with indices as ids.
@@ -371,7 +454,7 @@ class Tables:
             for part in ("train_mask", "val_mask", "test_mask")
             if (mask := getattr(store, part, None)) is not None
         }
-        plain = Graph.from_edges(getattr(store, "x", None), y, [], [], directed=True, **{**masks, **fields})
+        plain = Graph.from_edges(getattr(store, "x", None), y, [], [], directed=True, **{**masks, **others})
         read = {
             part: getattr(plain, part)
             for part in (
@@ -598,7 +681,10 @@ def _attributes(
     found.raise_problems()
     x = found.matrix()
     low, high = x.min(axis=0), x.max(axis=0)  # public, as the catalog is
-    return as_features((x - low) / np.where(high > low, high - low, 1)), tuple(used)
+    varied = high > low
+    if not varied.any():
+        return None, ()
+    return as_features(((x - low) / np.where(varied, high - low, 1))[:, varied]), tuple(used)
 
 
 def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> None:

@@ -18,6 +18,7 @@ from graphveil.core.queries.held_out import MAX_SHARE, HeldOutPairs
 from graphveil.core.queries.pair_sums import MAX_PRODUCT_DIM, EdgeProductQuery
 from graphveil.core.unit import EdgeSubset, LocalAttributes, NoUnit
 from graphveil.data import Graph
+from graphveil.data.relational import Tables, check_tables
 from graphveil.data.tables.encoding import UNLABELED
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
@@ -59,7 +60,7 @@ class LinkPredictor(PairModel):
     Shapes: pairs (2, P) or (P, 2) to scores (P).
 
     Args:
-        unit: ``"undirected-edge"`` or ``"directed-edge"``.
+        unit: ``"undirected-edge"`` or ``"directed-edge"``, or ``"row"`` for ``Tables``.
         epsilon, delta: Budget of a fit.
         held_out: Share of node pairs whose edges are not fitted, and measured in ``private_metrics_``. A
             public hash of both ids chooses them. Use 0 if the graph is a training split.
@@ -138,7 +139,7 @@ class LinkPredictor(PairModel):
         """Check the graph as ``fit`` does, and plan the fit.
 
         Args:
-            graph: ``Graph``, or ``Data`` of torch_geometric.
+            graph: ``Graph``, ``Data`` of torch_geometric, or ``Tables`` with one table between persons.
 
         Returns:
             The planned fit. Pass it to ``fit`` in place of the graph to execute exactly this plan.
@@ -409,6 +410,9 @@ class LinkPredictor(PairModel):
 
 def _as_graph(given: Any, unit: str) -> Graph:
     """Return a graph. One of torch_geometric without labels has unlabeled nodes."""
+    if isinstance(given, Tables):
+        check_tables(given.graph, unit)
+        return given.person_graph()
     labeled = isinstance(given, Graph) or getattr(given, "y", None) is not None
     if labeled or not hasattr(given, "edge_index"):
         return as_graph(given, unit)

@@ -47,10 +47,11 @@ from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, 
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, own_lists
 from graphveil.core.queries.record_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.core.query import Query
-from graphveil.core.unit import UNITS, DirectedEdge, NodeRecord, NoUnit
+from graphveil.core.unit import UNITS, DirectedEdge, NodeRecord, NoUnit, Person, Row
 from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.interactions import Interactions, Lists, as_lists, lists_of, positions
+from graphveil.data.relational import Tables, check_tables
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
@@ -222,7 +223,7 @@ class Recommender(PairModel):
 
     Args:
         unit: ``"node-record"`` for the whole list of a user, ``"directed-edge"`` for one entry of a list, or
-            ``"none"`` for a non-private reference.
+            ``"none"`` for a non-private reference. For ``Tables`` they are ``"person"`` and ``"row"``.
         epsilon, delta: Budget of a fit. ``delta="auto"`` depends on the public number of users.
         replace_one: Whether neighboring datasets have two different lists of a user, instead of a list and an
             empty one.
@@ -267,7 +268,7 @@ class Recommender(PairModel):
     rejections: ClassVar[Rejections] = rejected(
         "A recommender protects the whole list of a user or one entry of it, but unit {unit!r} protects "
         "neither. Use unit='node-record' for lists, or unit='directed-edge' for single entries.",
-        *(UNITS.keys() - {NodeRecord.name, DirectedEdge.name, NoUnit.name}),
+        *(UNITS.keys() - {NodeRecord.name, DirectedEdge.name, Person.name, Row.name, NoUnit.name}),
     )
 
     unit: str = "node-record"
@@ -282,7 +283,7 @@ class Recommender(PairModel):
 
     def _build_privacy_config(self) -> PrivacyConfig:
         config = super()._build_privacy_config()
-        units = {NodeRecord.name: NodeRecord(replace_one=self.replace_one)}
+        units = {kind.name: kind(replace_one=self.replace_one) for kind in (NodeRecord, Person)}
         unit = units.get(config.unit.name, config.unit)
         return replace(config, unit=unit, private_metrics=self.private_metrics)
 
@@ -330,7 +331,7 @@ class Recommender(PairModel):
         return self.config.plan(_sizes(self.max_units or 1, self.max_items))
 
     @one_thread()
-    def prepare(self, table: Interactions) -> PreparedFit:
+    def prepare(self, table: Interactions | Tables) -> PreparedFit:
         """Check the table as ``fit`` does, and plan the fit.
 
         Args:
@@ -340,8 +341,10 @@ class Recommender(PairModel):
             The planned fit. Pass it to ``fit`` in place of the table to execute exactly this plan.
 
         Raises:
-            GraphError: If it is no ``Interactions``.
-            ConfigError: If the budget is too small for any noise.
+            GraphError: If it is neither ``Interactions`` nor ``Tables``.
+            UnitError: If tables and unit do not fit.
+            ConfigError: If the budget is too small for any noise, or ``Tables`` have several tables or
+                values: pass ``tables.interactions(...)`` then.
 
         Privacy:
             Reads: public sizes. Charges: nothing.
@@ -350,6 +353,9 @@ class Recommender(PairModel):
         >>> Recommender(epsilon=1.0, delta=1e-5).prepare(table).preview.guarantee.epsilon <= 1.0
         True
         """
+        if isinstance(table, Tables):
+            check_tables(table.graph, self.unit)
+            table = table.interactions()
         if not isinstance(table, Interactions):
             raise GraphError(
                 f"A recommender needs a user-item table, not a {type(table).__name__}. Create one with "
@@ -358,7 +364,7 @@ class Recommender(PairModel):
         ready = self._method_of(table).prepare(table.graph, FeatureScaling())
         return replace(ready, method=self.config, graph=table)
 
-    def preview(self, table: Interactions) -> FitPreview:
+    def preview(self, table: Interactions | Tables) -> FitPreview:
         """Return plan, guarantee and outputs of a fit, as ``prepare(table).preview``.
 
         Args:
@@ -378,7 +384,7 @@ class Recommender(PairModel):
     @partial(checked, skip=("table", "workspace"))  # checked inside
     def fit(
         self,
-        table: Interactions | PreparedFit,
+        table: Interactions | Tables | PreparedFit,
         workspace: Path | str | None = None,
         *,
         on_progress: OnProgress | None = None,
@@ -387,7 +393,7 @@ class Recommender(PairModel):
         """Release popularity and products of lists, and compute the item model.
 
         Args:
-            table: User-item table, or ``PreparedFit``.
+            table: User-item table, ``Tables`` with one table of rows without values, or ``PreparedFit``.
             workspace: Private folder in which an interrupted fit can be resumed without another charge.
             on_progress: Called with stage, done and total.
             progress: Show progress bars on a terminal or in a notebook.
@@ -680,6 +686,8 @@ def _penalty(products: Floats, sigma: float, rng: np.random.Generator) -> float:
 
 
 def _own_lists(given: Any, item_ids: npt.NDArray[Any]) -> Lists:
+    if isinstance(given, Tables):
+        given = given.interactions()
     if isinstance(given, Interactions):
         if not np.array_equal(given.item_ids, item_ids):
             raise GraphError(

@@ -15,7 +15,7 @@ import numpy as np
 from graphveil._util.escape import render
 from graphveil._util.figures import counted, format_delta, format_upper_bound, percent_up
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
-from graphveil.core.unit import DirectedEdge, NoUnit
+from graphveil.core.unit import DirectedEdge, NoUnit, Row
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import ConfigError
 from graphveil.privacy import Guarantee
@@ -268,7 +268,11 @@ def _result_chart(metrics: Mapping[str, Any]) -> str:
 def attack_bound(guarantee: Guarantee) -> dict[str, Any]:
     """Return the curve that no attacker exceeds, some of its points, and what it means."""
     about, mark = protected_parts(guarantee), mark_of(guarantee)
-    one = "item on a list" if about == "lists" and guarantee.unit == DirectedEdge.name else about[:-1]
+    one = (
+        "item on a list"
+        if about == "lists" and guarantee.unit in (DirectedEdge.name, Row.name)
+        else about[:-1]
+    )
     draw = partial(
         line_chart,
         [PlotLine(f"upper bound for any attacker{mark}", _attack_curve(guarantee), 0), BLIND],

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphveil._util.figures import format_delta, format_upper_bound, percent_up
 from graphveil.core.guarantee import FALSE_POSITIVE_RATE
-from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit
+from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit, Row
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
 from graphveil.publish.cards import NOT_COVERED, TEST_LABELS, invalid_mark, protected_things
@@ -215,7 +215,7 @@ def link_metric_table(metrics: Mapping[str, Any]) -> Table:
 
 
 def pair_remarks(method: str, unit: str, private: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    if not private and (method, unit) == (RECOMMENDER, DirectedEdge.name):
+    if not private and method == RECOMMENDER and unit in (DirectedEdge.name, Row.name):
         return f"No metrics were released: a hit rate reads whole lists, which unit {unit} does not protect."
     if not private and parameters.get("private_metrics"):
         return (

@@ -15,7 +15,7 @@ from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
 from graphveil.core.events import ApproximateDP, Composed, without_failures
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Unit, parse_unit
+from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Row, Unit, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.links import LINKS, RECOMMENDER, link_model_class
@@ -180,7 +180,11 @@ def _of_pairs(
             "of noise, in shares that change with epsilon. Set epsilon (--epsilon) instead; `graphveil "
             "calibrate links --unit undirected-edge --epsilon 1 --delta 1e-6` prints the noise of each query."
         )
-    if method == RECOMMENDER and config["delta"] == "auto" and config["unit"] == DirectedEdge.name:
+    if (
+        method == RECOMMENDER
+        and config["delta"] == "auto"
+        and config["unit"] in (DirectedEdge.name, Row.name)
+    ):
         raise ConfigError(
             "delta='auto' needs a public bound on the number of entries of all lists, which the number of "
             "users does not give. Pass delta (--delta)."

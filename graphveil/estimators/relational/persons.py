@@ -131,6 +131,16 @@ class PersonMethod(Method):
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         return "read"
 
+    def notes(self, view: Graph) -> tuple[str, ...]:
+        """Add what the data owner asserts about rows that name a person."""
+        assert isinstance(view, RelationalGraph)
+        return super().notes(view) + tuple(
+            f"rows of table {each.name!r} that name a person belong to their owner alone, as the data owner "
+            "asserts"
+            for each in view.relations
+            if each.persons == "one-sided"
+        )
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         if not self.privacy_config.protects:
             return None
