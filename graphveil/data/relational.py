@@ -534,6 +534,19 @@ def check_tables(graph: Graph, unit: str | None) -> None:
         )
 
 
+def reject_tables(graph: Graph) -> None:
+    """Reject tables where one graph is needed.
+
+    Raises:
+        GraphError: If they are tables.
+    """
+    if isinstance(graph, RelationalGraph):
+        raise GraphError(
+            "These are several tables, but one graph is needed here. Use gv.RelationalClassifier, or gv.MLP "
+            "on the attributes of persons alone."
+        )
+
+
 # -- reading ---------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ from graphveil.core.unit import (
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.recipes import columns_beyond
-from graphveil.data.relational import RelationalGraph, Tables, check_tables
+from graphveil.data.relational import Tables, check_tables, reject_tables
 from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
@@ -320,11 +320,8 @@ def as_graph(graph: Any, unit: str | None, *, tables: bool = False) -> Graph:
         graph = graph.graph
     if isinstance(graph, Graph):
         check_tables(graph, unit)
-        if isinstance(graph, RelationalGraph) and not tables:
-            raise GraphError(
-                "These are several tables, but this method learns from one graph. Use "
-                "gv.RelationalClassifier, or gv.MLP on the attributes of persons alone."
-            )
+        if not tables:
+            reject_tables(graph)
         return graph
     kinds = [kind.__module__ for kind in type(graph).__mro__]  # the class of a Batch is created dynamically
     listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")

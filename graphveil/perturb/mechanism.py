@@ -33,6 +33,7 @@ from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.recipes import about_edges
+from graphveil.data.relational import reject_tables
 from graphveil.errors import ConfigError, UnitError
 from graphveil.perturb.perturbed_graph import PerturbedGraph, provenance_of
 from graphveil.privacy import Guarantee
@@ -186,6 +187,7 @@ def release_graph(
         and labels are unchanged, and not covered.
     """
     check_kind(graph)
+    reject_tables(graph)
     protected = parse_unit(unit, max_degree=1)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges

@@ -188,6 +188,18 @@ def test_mutual_tables_are_rejected_under_person_and_units_of_graphs_for_tables(
         check_tables(gv.load_dataset("synthetic/tiny"), "row")
 
 
+def test_methods_and_mechanisms_of_one_graph_reject_tables_before_a_charge() -> None:
+    given = tables()
+    for call in (
+        lambda: gv.GCN(unit="none").fit(given),
+        lambda: gv.private_hops(given.graph, unit="row", epsilon=1.0),
+        lambda: gv.perturb.edge_rand(given.graph, epsilon=1.0, unit="row"),
+    ):
+        with pytest.raises(GraphError, match="one graph is needed"):
+            call()
+    assert not gv.ledger_of(given.graph.edge_set).entries
+
+
 def test_unknown_ids_are_an_error_or_dropped() -> None:
     seen = {"who": ["ann", "zoe", "bob"], "movie": [1, 2, 9]}
     rows = gv.Rows(seen, owner="who", far="movie")
