@@ -89,6 +89,7 @@ from graphveil.core.queries.record_counts import (
     AccuracyCountData,
     AccuracyCountQuery,
 )
+from graphveil.core.queries.row_counts import RowCountData, RowCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
@@ -524,6 +525,22 @@ def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> Canaries |
 
     rounds, first = context.rounds(count, 1 / query.sigma[0]), 2 * np.arange(count)[:, None]
     return _of_pairs(wide, first, data, score, rounds, directed=context.directed, groups=groups)
+
+
+@build_canaries.register
+def _of_row_counts(query: RowCountQuery, context: CanaryContext) -> Canaries:
+    """Rows of owners in a counted group, each with a cell of its own."""
+    count = canaries_per_release(1, 2)
+    owners, nodes = 2 * np.arange(count), 2 * count
+    starts = torch.arange(nodes) // 2
+    data = RowCountData(torch.zeros_like(starts), starts, torch.zeros_like(starts))
+    groups = torch.full((nodes,), query.pays.index(True))
+
+    def insert(coins: Coins) -> tuple[Adjacency, RowCountData]:
+        return _stars(owners[coins], nodes, directed=True), data
+
+    rounds, wide = context.rounds(count, query.epsilon), replace(query, cells=count)
+    return Canaries(wide, count, insert, lambda answer: answer > 0.5, rounds, groups)
 
 
 @build_canaries.register

@@ -43,10 +43,20 @@ from graphveil.core.queries.record_counts import (
     OutcomeCountQuery,
     RecordHistogramQuery,
 )
+from graphveil.core.queries.row_counts import RowCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query
-from graphveil.core.unit import DirectedEdge, EdgeSubset, Node, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.core.unit import (
+    DirectedEdge,
+    EdgeSubset,
+    Node,
+    NodeBoundedDegree,
+    NodeRecord,
+    Person,
+    Row,
+    UndirectedEdge,
+)
 from graphveil.mechanisms import (
     EvenAllocation,
     FeatureRR,
@@ -63,7 +73,16 @@ from graphveil.papers.weights import SigmoidCos
 
 DELTA = 1e-5
 EDGE, OWNER, SUBSET = UndirectedEdge(), NodeRecord(), EdgeSubset()
-COUNTED = ("counts", "node pairs", "private node pairs", "top node pairs", "blocks", "total")  # not summed
+COUNTED = (  # not summed
+    "counts",
+    "rows",
+    "rows of one group",
+    "node pairs",
+    "private node pairs",
+    "top node pairs",
+    "blocks",
+    "total",
+)
 GROUPS = ("edge products", "products of stored edges", "pair sums", "pair histogram")
 
 PLANS = {
@@ -77,6 +96,18 @@ PLANS = {
         NodeBoundedDegree(max_degree=9), hops(2.0, 1, 4, NodeBoundedDegree(max_degree=9)), DELTA
     ),
     "counts": ReleasePlan(EDGE, (NeighborCountQuery("split", (0, 1, 2), 1.0, 4),), DELTA),
+    "rows": ReleasePlan(
+        Row(),
+        (
+            RowCountQuery("owners", (True, False), 1.0, 9),
+            RowCountQuery("owners", (False, True), 1.0, 20),
+        ),
+        DELTA,
+    ),
+    "rows of one group": ReleasePlan(DirectedEdge(), (RowCountQuery("all", (True,), 3.0, 9),), DELTA),
+    "all rows of a person": ReleasePlan(
+        Person(), (DPSGDQuery(parameters=9, steps=40, noise_multiplier=5.0),), DELTA
+    ),
     "node pairs": ReleasePlan(EDGE, (EdgeResponseQuery(1.0),), DELTA),
     "pushes": ReleasePlan(
         OWNER,
@@ -302,6 +333,7 @@ EXAMPLES = [
     "hops",
     "bounded degree",
     "counts",
+    "rows",
     "node pairs",
     "replaced",
     "cells",

@@ -35,6 +35,7 @@ from graphveil.core.queries.record_counts import (
     OutcomeCountQuery,
     RecordHistogramQuery,
 )
+from graphveil.core.queries.row_counts import RowCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query
@@ -46,6 +47,7 @@ from graphveil.core.unit import (
     Node,
     NodeBoundedDegree,
     NodeRecord,
+    Row,
     UndirectedEdge,
     Unit,
 )
@@ -69,6 +71,14 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
         (EDGE, STORED),
         lambda unit: (NeighborCountQuery("s", (0,), 1.0, 3, HELD_OUT),),
     ),
+    "row counts": (
+        (Row(), STORED),
+        lambda unit: (
+            RowCountQuery("owners", (True, False, False), 1.0, 7),
+            RowCountQuery("owners", (False, True, True), 1.0, 9),
+        ),
+    ),
+    "row counts of all": ((Row(), STORED), lambda unit: (RowCountQuery("all", (True,), 0.5, 7),)),
     "edge products": (
         (EDGE, STORED),
         lambda unit: (EdgeProductQuery(2, (4.0,), unit == EDGE, HELD_OUT),),

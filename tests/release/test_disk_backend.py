@@ -9,11 +9,21 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.core.backends import BACKENDS, DiskBackend, InMemoryBackend, backend_for
+from graphveil.core.backends import (
+    BACKENDS,
+    AggregationBackend,
+    DiskBackend,
+    InMemoryBackend,
+    backend_for,
+)
+from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import SOURCES
+from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger, ledger_of
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.row_counts import RowCountData, RowCountQuery
 from graphveil.core.release import Release
+from graphveil.core.unit import Row
 from graphveil.data import Graph, open_graph
 from graphveil.data.graph_files import OFFSETS
 from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
@@ -145,3 +155,18 @@ def test_a_derived_graph_is_in_memory(tmp_path: Path) -> None:
     part = found.subgraph(keep).adjacency
     assert part.folder is None and isinstance(backend_for(None, part), InMemoryBackend)
     assert torch.equal(part.indices, drawn().subgraph(keep).adjacency.indices)
+
+
+def test_counts_of_rows_answer_with_the_same_bytes(tmp_path: Path) -> None:
+    ends, groups = np.random.default_rng(1).integers(NODES, size=(2, 90)), torch.arange(NODES) % 2
+    graph = Graph.from_edges(np.eye(NODES), np.arange(NODES) % 3, *ends, directed=True)
+    found, key = stored(tmp_path, graph).adjacency, ReleaseKey.from_seed(5, "backends")
+    plan = ReleasePlan(Row(), (RowCountQuery("owners", (True, False), 1.0, 9),), delta=1e-3)
+    data = RowCountData(*(torch.arange(NODES) % 4 for _ in range(3)))
+
+    def answer(edges: Adjacency, backend: AggregationBackend | None) -> torch.Tensor:
+        return Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, backend=backend).answer(data)
+
+    here = answer(graph.adjacency, None)
+    for backend in (None, InMemoryBackend(), DiskBackend(), DiskBackend(5), DiskBackend(1)):
+        assert torch.equal(answer(found, backend), here)

@@ -43,6 +43,7 @@ from graphveil.core.queries.out_edge_sums import (
 )
 from graphveil.core.queries.pair_sums import EdgeProducts, PairSums, PairTerms, ScoreCounts
 from graphveil.core.queries.projected_sums import ProjectedRows, ProjectedSumData, ProjectedSumQuery
+from graphveil.core.queries.row_counts import RowCells
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query, QueryData
@@ -245,6 +246,7 @@ def works() -> list[BlockWork]:
         ProtectedEdges(WHOLE),
         CountedEdges(WHOLE),
         RowCounts(2, 3),
+        RowCells(*np.arange(18).reshape(3, 6) % 3, np.array([True, False] * 3), 4),
         PerturbedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
         NoisyCounts(
             np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, held_out, DiscreteLaplace(1.0), bytes(32)

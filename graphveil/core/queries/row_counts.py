@@ -126,19 +126,18 @@ class RowCountQuery(Query):
         return replace(super().describe(), stage=f"{self.stage} ({self.cells:,} cells)")
 
     def prepare(self, data: RowCountData, public: PublicInputs) -> PreparedData:
-        arrays = data.ranks, data.starts, data.columns
-        nodes = public.num_nodes
-        if not all(are_numbers(array, nodes) for array in arrays) or outside(data.ranks, nodes + 1):
+        arrays, nodes = (data.ranks, data.starts, data.columns), public.num_nodes
+        if not all(are_numbers(array, nodes) for array in arrays) or outside(data.ranks.long(), nodes + 1):
             raise ReleaseError(
                 f"the query needs a rank from 0 on, a start and a column for each of {nodes} nodes, all "
                 "integers; the release stays charged"
             )
-        for places in (data.starts, data.columns):
-            if outside(places - NOT_COUNTED, self.cells + 1):
-                raise ReleaseError(
-                    f"starts and columns must be from -1 to {self.cells - 1}; the release stays charged"
-                )
-        return PreparedData(public, arrays)
+        ranks, *places = (array.long() for array in arrays)
+        if any(outside(place - NOT_COUNTED, self.cells + 1) for place in places):
+            raise ReleaseError(
+                f"starts and columns must be from -1 to {self.cells - 1}; the release stays charged"
+            )
+        return PreparedData(public, (ranks, *places))
 
     def example_data(self, graph: ExampleGraph) -> RowCountData:
         rng, half = graph.generator("cells"), self.cells // 2
