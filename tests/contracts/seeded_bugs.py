@@ -3760,7 +3760,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.view:own_rows",
-                "if edges.unit not in (Node.name, NodeRecord.name):",
+                "if edges.unit not in (Node.name, NodeRecord.name, Person.name):",
                 "if False:",
             )
         ],

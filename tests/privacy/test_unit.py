@@ -76,7 +76,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (None, r"no default privacy unit.*undirected-edge, directed-edge, node, node-record"),
+        (None, r"no default privacy unit.*undirected-edge, directed-edge, row, node, node-record, person"),
         ("undirected_edge", "did you mean 'undirected-edge'"),
         ("X", r"is not a privacy unit\. Choose one of: undirected-edge"),
         *((name, KINDS["node"]) for name in ("node-level", "user")),

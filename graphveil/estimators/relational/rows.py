@@ -331,8 +331,9 @@ def far_codes(relation: Relation, counts: Floats, codes: int, sigma: float, seed
     mixes = (positive + strength * prior) / (positive.sum(axis=1, keepdims=True) + strength)
     from sklearn.cluster import KMeans
 
-    clusters = KMeans(codes, n_init=1, random_state=seed % 2**32)
-    found: Ids = clusters.fit(np.log(mixes + 0.02), sample_weight=volume + 0.3).labels_.astype(np.int64)
+    points = np.log(mixes + 0.02)
+    clusters = KMeans(min(codes, len(np.unique(points, axis=0))), n_init=1, random_state=seed % 2**32)
+    found: Ids = clusters.fit(points, sample_weight=volume + 0.3).labels_.astype(np.int64)
     return found
 
 
