@@ -170,7 +170,7 @@ def test_a_person_moves_each_gradient_sum_by_the_clipping_norm_and_no_other_pred
     assert len(transcript.sums) == len(scales(model))
     for person in {0, *rng.integers(PERSONS, size=3).tolist()}:
         other = gv.RelationalClassifier(**settings)
-        null = gv.Tables.from_graph(without_record(tables.graph, found, person))
+        null = without_record(tables.graph, found, person)
         seen = run(other, null, transcript)
         allowed = bounds(model, int(groups[person]))
         moved = [change(*both, None) for both in zip(transcript.sums, seen.sums, strict=True)]
