@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
+from graphveil.data.relational import TABLE_UNITS
 from graphveil.privacy import Guarantee
+from tests.estimators.relational.drawn import drawn
 
 NODES, FEATURES, CLASSES, ITEMS = 90, 6, 3, 20
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
@@ -19,6 +21,8 @@ RECORDS = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5}
 LOCAL = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5}
 SUBSET = {"unit": "edge-subset", "epsilon": 4.0, "eps_x": 2.0, "perturb": "edge-rr(rounds=5)"}
 NONE = {"unit": "none"}
+ROWS = {"unit": "row", "epsilon": 4.0}
+PERSONS = {"unit": "person", "epsilon": 4.0, "delta": 1e-5}
 
 
 class Root(nn.Module):
@@ -45,6 +49,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "gcn without privacy": ("gcn", NONE | {"epochs": 2}),
     "classcode": ("classcode", EDGES),
     "classcode of records": ("classcode", RECORDS | {"out_degree_bound": 4}),
+    "relational of rows": ("relational", ROWS),
+    "relational of persons": ("relational", PERSONS),
+    "auto of persons": ("auto", PERSONS),
+    "mlp of persons": ("mlp", PERSONS | {"epochs": 1, "batch_size": 20}),
     "spectral": ("spectral", EDGES),
     "lpgnet": ("lpgnet", EDGES | {"epochs": 2}),
     "lpgnn": ("lpgnn", LOCAL | {"epochs": 2}),
@@ -83,11 +91,16 @@ def table(seed: int = 0) -> gv.Interactions:
     return gv.Interactions.from_columns(users, items, item_ids=range(ITEMS))
 
 
+def tables(seed: int = 4) -> gv.Tables:
+    """Return persons and tables of rows."""
+    return drawn(seed, mutual=False).built()
+
+
 def of_method(name: str) -> Callable[..., Fitted]:
     """Return the fit of a method, with predictions for its graph."""
     method, given = METHODS[name]
 
-    def run(data: gv.Graph, workspace: Path | None = None, **changes: Any) -> Fitted:
+    def run(data: Any, workspace: Path | None = None, **changes: Any) -> Fitted:
         model = gv.METHODS[method](**{"seed": 3, **given, **changes}).fit(data, workspace=workspace)
         if name == "gnn, neighbors":
             weights = [part.detach().numpy() for part in model.module_.state_dict().values()]
@@ -125,7 +138,10 @@ def noisy_sums(data: gv.Graph, **changes: Any) -> Fitted:
 
 # Each kind with a function that returns its data: with and without a folder from which a fit is resumed.
 RESUMED: dict[str, tuple[Callable[[], Any], Callable[..., Fitted]]] = {
-    **{name: (graph, of_method(name)) for name in METHODS},
+    **{
+        name: (tables if given["unit"] in TABLE_UNITS else graph, of_method(name))
+        for name, (_, given) in METHODS.items()
+    },
     "links": (graph, links),
     "recommender": (table, recommender),
 }

@@ -11,7 +11,14 @@ import torch
 import graphveil as gv
 from tests.fits import FITS, METHODS, RESUMED
 
-SLOW = {"auto", "gnn", "gnn, neighbors", "mlp of records"}  # to calibrate
+SLOW = {
+    "auto",
+    "auto of persons",
+    "gnn",
+    "gnn, neighbors",
+    "mlp of records",
+    "mlp of persons",
+}  # to calibrate
 WITHOUT_NOISE = {"mlp", "gcn without privacy"}
 
 

@@ -23,6 +23,7 @@ from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.features import to_dense
 from graphveil.core.ledger import MemoryLedger, PrivacyLedger, attach_ledger
 from graphveil.data import Graph, Interactions
+from graphveil.data.relational import TABLE_UNITS
 from graphveil.errors import BudgetError
 from graphveil.ledger import Ledger
 from graphveil.links.link_predictor import LinkPredictor
@@ -32,6 +33,7 @@ from graphveil.runs.charges import earlier_predictions, receipts_in
 from graphveil.runs.run_folder import RunFolder
 from tests.estimators.conftest import grouped, with_little_training
 from tests.estimators.gnn.modules import Mean
+from tests.estimators.relational.drawn import drawn
 
 __all__ = ["place", "server"]  # fixtures
 NODES = 60
@@ -42,6 +44,8 @@ DIRECTED: Fixed = {**EDGE, "unit": "directed-edge"}
 RECORD: Fixed = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 WHOLE: Fixed = {**RECORD, "unit": "node"}
 BOUNDED: Fixed = {**RECORD, "unit": "node-bounded-degree", "max_degree": 60}
+ROW: Fixed = {**EDGE, "unit": "row"}
+PERSON: Fixed = {**RECORD, "unit": "person"}
 LOCAL: Fixed = {"unit": "local-attributes", "seed": 0}
 REPORTS: Fixed = {**LOCAL, "eps_x": 1.0, "eps_y": 2.0}
 SHORT: Fixed = {"epochs": 2}
@@ -72,6 +76,13 @@ FITS: dict[str, tuple[str, Fixed]] = {  # name: method, and its parameters
     "classcode, replaced records": ("classcode", {**RECORD, "replace_one": True, "out_degree_bound": 4}),
     "classcode, nodes": ("classcode", WHOLE),
     "classcode, replaced nodes": ("classcode", {**WHOLE, "replace_one": True, "read_own_edges": False}),
+    "relational, rows": ("relational", ROW),
+    "relational, persons": ("relational", PERSON),
+    "relational, replaced persons": ("relational", {**PERSON, "replace_one": True, "items": True}),
+    "relational, metrics": ("relational", {**PERSON, "private_metrics": True}),
+    "mlp, persons": ("mlp", {**PERSON, **SHORT}),
+    "auto, rows": ("auto", ROW),
+    "auto, persons": ("auto", PERSON),
     "spectral": ("spectral", EDGE),
     "lpgnet": ("lpgnet", {**EDGE, **SHORT}),
     "lpgnet, directed, three": ("lpgnet", {**DIRECTED, **SHORT, "stacks": 3}),
@@ -107,6 +118,12 @@ class Books:
     def graph(self, name: str, *, seed: int = 0, directed: bool = False) -> Graph:
         """Return a new graph with a ledger of its own."""
         found = grouped(directed=directed, nodes=NODES, seed=seed)
+        self.attach(found.edge_set, name)
+        return found
+
+    def tables(self, name: str) -> Graph:
+        """Return new tables with a ledger of their own."""
+        found = drawn(4, mutual=False).built().graph
         self.attach(found.edge_set, name)
         return found
 
@@ -156,7 +173,10 @@ def fitted(name: str) -> Job:
     method, given = FITS[name]
 
     def prepare(books: Books, folder: Path) -> tuple[Charged, Release]:
-        graph = books.graph("data", directed=given["unit"] == "directed-edge")
+        if given["unit"] in TABLE_UNITS:
+            graph = books.tables("data")
+        else:
+            graph = books.graph("data", directed=given["unit"] == "directed-edge")
         if given["unit"] == "edge-subset":
             half = torch.arange(NODES) < NODES // 2
             graph = graph.with_public(graph.adjacency.without_crossing(half), torch.ones(NODES) > 0)
@@ -347,6 +367,8 @@ DURABLE += [
     "fit gap, metrics",
     "fit auto, records",
     "fit classcode, nodes",
+    "fit relational, rows",
+    "fit relational, persons",
     "fit lpgnn",
     "fit heterorr",
     "fit module, records",

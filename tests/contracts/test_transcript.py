@@ -24,6 +24,7 @@ from graphveil.core.unit import UNITS
 from graphveil.data import Graph
 from graphveil.local import heterorr, local_method
 from graphveil.perturb import MECHANISMS
+from tests.estimators.relational.drawn import drawn, without_record
 
 MODULES = """
 import torch
@@ -44,6 +45,8 @@ OF_UNITS: dict[str, Flags] = {
     "undirected-edge": EDGES,
     "directed-edge": [*EDGES, "--directed"],
     "edge-subset": ["--epsilon", 2, "--private-nodes", "all"],
+    "row": [*EDGES, "--directed"],
+    "person": RECORDS,
     "node-record": [*RECORDS, "--out-degree-bound", 5],
     "node-record/replace-one": [*RECORDS, "--out-degree-bound", 5, "--replace-one"],
     "node": RECORDS,
@@ -53,6 +56,7 @@ OF_UNITS: dict[str, Flags] = {
 }
 WITHOUT_OWN_LISTS: Flags = ["--set", "read_own_edges=false"]
 NOTHING_PROTECTED = {"none"}
+OF_TABLES = {"auto", "mlp", "relational"}
 REFUSALS = {"UnitError", "NotImplementedGuaranteeError", "UnsupportedGuaranteeError"}
 # Not covered, and never published; exact accuracies are for the owner, like the folder internal/.
 INTERNAL = re.compile(
@@ -321,6 +325,52 @@ def test_a_perturbed_graph_follows_from_noisy_answers(
     ]
     options = [option for option in OF_UNITS[unit] if option not in ("--delta", "1e-6")]
     published_twice(["perturb", mechanism, "--unit", unit, *options, *tables], unit)
+
+
+def test_methods_of_tables_are_known() -> None:
+    assert {name for name, kind in METHODS.items() if kind.reads_tables} == OF_TABLES
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("unit", ["row", "person", "person/replace-one"])
+@pytest.mark.parametrize("method", sorted(OF_TABLES))
+def test_a_fit_of_tables_publishes_only_what_follows_from_noisy_answers(
+    method: str, unit: str, seed: int, tmp_path: Path
+) -> None:
+    """A row less, with all its values, or a null record in place of a person's."""
+    found, person = drawn(seed, mutual=unit == "row"), 0
+    graph = found.built(name="data").graph
+    table = next(name for name, rows in found.rows.items() if rows)
+    owner, far, _ = found.rows[table][0]
+    kept = [row for row in found.rows[table] if row[:2] != (owner, far)]
+    less = found.with_rows(table, kept).built(name="data").graph
+    assert len(less.adjacency.indices) < len(graph.adjacency.indices)
+    other = less if unit == "row" else without_record(graph, found, person)
+    covered = np.arange(graph.num_nodes) != (-1 if unit == "row" else person)
+
+    def published(graph: Graph, out: Path) -> dict[str, Any]:
+        model = METHODS[method](
+            unit=unit.partition("/")[0],
+            epsilon=8.0,
+            delta=1e-5,
+            seed=0,
+            **({"replace_one": True} if "/" in unit else {}),
+        ).fit(graph)
+        model.save(out)
+        files = {path.name: path.read_bytes() for path in out.iterdir()}
+        shown = [str(model), model.guarantee.formal_statement(), str(model.plan_)]
+        return {**files, "shown": shown, "proba": model.proba_[covered].numpy().tobytes()}
+
+    first = Transcript()
+    with first.in_place():
+        before = published(graph, tmp_path / "first")
+    second = first.again()
+    with second.in_place():
+        after = published(other, tmp_path / "second")
+    assert second.used == len(first.answers)
+    assert before.keys() == after.keys()
+    for name in before:
+        assert before[name] == after[name], name
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])

@@ -132,7 +132,7 @@ def any_row(rng: Rng, found: DrawnTables, table: str) -> Row:
 def without_record(graph: RelationalGraph, found: DrawnTables, person: int) -> RelationalGraph:
     """Return the tables without a person's rows, with null attributes and no label."""
     rest = {title: tuple(row for row in rows if row[0] != person) for title, rows in found.rows.items()}
-    other = replace(found, rows=rest).built().graph
+    other = replace(found, rows=rest).built(name=graph.name).graph
     x, y = torch.as_tensor(graph.x).clone(), graph.y.clone()
     x[person], y[person] = 0.0, -1
     return other.replace(x=x, y=y)
