@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
+from itertools import combinations, pairwise
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
@@ -703,11 +703,22 @@ def _attributes(
 def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> None:
     if not isinstance(rows, Mapping) or not rows or not all(isinstance(each, Rows) for each in rows.values()):
         raise ConfigError("rows= must be a mapping of names to gv.Rows, with at least one table.")
+    for (first, one), (second, other) in combinations(rows.items(), 2):
+        if one.owner != other.owner and _same_table(one.table, other.table):
+            raise ConfigError(
+                f"{first!r} and {second!r} are the same table with two owners, so that each row would be in "
+                "the records of two persons. List the table once, with persons= for its other persons."
+            )
     unused = set(catalogs) - {each.catalog or each.far for each in rows.values()}
     if unused:
         raise ConfigError(
             f"No table of rows uses the catalog {min(unused)!r}. Set far= or catalog= of a table to its name."
         )
+
+
+def _same_table(one: Any, other: Any) -> bool:
+    paths = isinstance(one, str | PathLike) and isinstance(other, str | PathLike)
+    return one is other or (paths and str(one) == str(other))
 
 
 def _catalog_of(title: str, rows: Rows, catalogs: Mapping[str, _Catalog], people: KnownIds) -> _Catalog:

@@ -269,3 +269,24 @@ def test_a_representation_shows_public_sizes_only() -> None:
     shown = f"{tables()!r} {tables().graph!r}"
     assert "persons=4" in shown and "3 far ends" in shown
     assert np.array_equal(tables().graph.ids, np.array(PEOPLE["user"], dtype=object))
+
+
+@pytest.mark.parametrize("far", [None, "to"])
+def test_one_table_with_two_owners_is_rejected(far: str | None) -> None:
+    """Each row would be in the records of two persons."""
+    paid = {"from": ["ann", "bob"], "to": ["bob", "cat"]}
+    kind = None if far is None else "one-sided"
+    rows = {
+        "sent": gv.Rows(paid, owner="from", far=far, persons=kind),  # type: ignore[arg-type]
+        "received": gv.Rows(paid, owner="to", far=far and "from", persons=kind),  # type: ignore[arg-type]
+    }
+    with pytest.raises(ConfigError, match="the same table with two owners"):
+        gv.Tables(PEOPLE, id="user", label="churn", classes=["no", "yes"], rows=rows)
+    assert gv.Tables(PEOPLE, id="user", label="churn", classes=["no", "yes"], rows={"sent": rows["sent"]})
+
+
+def test_one_file_with_two_owners_is_rejected(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"from": ["ann"], "to": ["bob"]}), path := tmp_path / "paid.parquet")
+    rows = {"sent": gv.Rows(path, owner="from"), "received": gv.Rows(str(path), owner="to")}
+    with pytest.raises(ConfigError, match="the same table with two owners"):
+        gv.Tables(PEOPLE, id="user", label="churn", classes=["no", "yes"], rows=rows)
