@@ -35,18 +35,19 @@ from graphveil.estimators.public_sizes import PARTITION, PublicSizes, record_gro
 from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
-STEPS, _MOMENTUM, _RATE, _FASTEST = 40, 0.8, 0.01, 100.0
+STEPS, _MOMENTUM, _RATE, _FASTEST = 40, 0.8, 0.0075, 100.0
 _CAP = 9.0  # binary logarithm of the number of rows that is told apart
 # mu times the number of training records from which the far ends themselves help: in total, or for each
 _ENOUGH, _ENOUGH_FOR_EACH = 600.0, 5.0
-_ITEMS = 0.6  # share of the squared norm for them
-_NORM = 2.0  # of a row of features: most gradients are then clipped
+# Shares of the squared norm: wide attributes, such as words, tell more; far ends have theirs of the rest.
+_ATTRIBUTES, _OF_WIDE, _WIDE, _ITEMS = 0.1, 0.5, 100, 0.65
+_NORM = 5.0  # of a row of features: most gradients are then clipped
 
 Matrix = sparse.csr_array
 
 
 def own_features(relations: tuple[Relation, ...], items: bool, x: Features, lists: Any) -> Matrix:
-    """Return features of persons from their own records, (n, f) with rows of norm at most two.
+    """Return features of persons from their own records, (n, f) with rows of norm at most five.
 
     Args:
         relations: Public parts of the tables.
@@ -55,8 +56,7 @@ def own_features(relations: tuple[Relation, ...], items: bool, x: Features, list
         lists: Own rows (n, nodes), one column per person, far end and value.
     """
     attributes = sparse.csr_array(x if sparse.issparse(x) else to_dense(x).numpy()).astype(np.float64)
-    blocks = [sparse.csr_array(np.ones((attributes.shape[0], 1))), unit_rows(attributes)]
-    bags = []
+    blocks, bags = [sparse.csr_array(np.ones((attributes.shape[0], 1)))], []
     for relation in relations:
         own = sparse.csr_array(lists[:, relation.first : relation.stop]).astype(np.float64)
         counts = np.minimum(np.log2(1 + np.asarray(own.sum(axis=1)).ravel()), _CAP) / _CAP
@@ -70,10 +70,11 @@ def own_features(relations: tuple[Relation, ...], items: bool, x: Features, list
             )
             blocks.append(unit_rows((own @ profile).sqrt()))
         bags.append(unit_rows(own))
-    share = _ITEMS if items else 0.0
-    parts = [block * (_NORM * math.sqrt((1 - share) / len(blocks))) for block in blocks]
-    if items:
-        parts += [bag * (_NORM * math.sqrt(share / len(bags))) for bag in bags]
+    width = attributes.shape[1]
+    own = _ATTRIBUTES + _OF_WIDE * width / (width + _WIDE)
+    far = (1 - own) * _ITEMS if items else 0.0
+    groups = [(own, [unit_rows(attributes)]), (1 - own - far, blocks), (far, bags if items else [])]
+    parts = [part * (_NORM * math.sqrt(share / len(group))) for share, group in groups for part in group]
     found: Matrix = sparse.csr_array(sparse.hstack(parts, format="csr"))
     return found
 
