@@ -71,9 +71,9 @@ def own_features(relations: tuple[Relation, ...], items: bool, x: Features, list
             blocks.append(unit_rows((own @ profile).sqrt()))
         bags.append(unit_rows(own))
     width = attributes.shape[1]
-    own = _ATTRIBUTES + _OF_WIDE * width / (width + _WIDE)
-    far = (1 - own) * _ITEMS if items else 0.0
-    groups = [(own, [unit_rows(attributes)]), (1 - own - far, blocks), (far, bags if items else [])]
+    wide = _ATTRIBUTES + _OF_WIDE * width / (width + _WIDE)
+    far = (1 - wide) * _ITEMS if items else 0.0
+    groups = [(wide, [unit_rows(attributes)]), (1 - wide - far, blocks), (far, bags if items else [])]
     parts = [part * (_NORM * math.sqrt(share / len(group))) for share, group in groups for part in group]
     found: Matrix = sparse.csr_array(sparse.hstack(parts, format="csr"))
     return found
