@@ -27,13 +27,17 @@ from graphveil.data.conversion import as_targets, fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
 from graphveil.data.tables.files import (
+    AS_WRITTEN,
+    NULL_VALUES,
     Column,
     CsvFormat,
     FileSource,
     FrameSource,
     TableSource,
     column,
+    column_names,
     is_csv,
+    read,
 )
 from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
@@ -777,7 +781,9 @@ def _ends(
     named = [rows.owner] if rows.far is None else [rows.owner, rows.far]
     others = [name for name in (rows.value, rows.time if before is not None else None) if name is not None]
     if isinstance(source, FileSource):
-        table, written = read_ids(source.path, named, others, csv_format), is_csv(source.path)
+        written = is_csv(source.path)
+        column_names(source.path, [*named, *others], csv_format)
+        table = read(source.path, [*named, *others], _written_types(rows, before), csv_format=csv_format)
     else:
         table, written = source.read(_present([*named, *others], source), {}), False
     lists = [people] if catalog.known is None else [people, catalog.known]
@@ -799,6 +805,20 @@ def _ends(
     return places[0][kept], relation.first + far[kept] * relation.values + values[kept]
 
 
+def _written_types(rows: Rows, before: object) -> dict[str, Any]:
+    """Return the types of a CSV file's columns: a type inferred from all rows may change with one of them."""
+    import pyarrow as pa
+
+    types: dict[str, Any] = {rows.owner: AS_WRITTEN}
+    if rows.far is not None:
+        types[rows.far] = AS_WRITTEN
+    if rows.value is not None:
+        types[rows.value] = AS_WRITTEN if rows.bins is None else pa.float64()
+    if rows.time is not None:
+        types[rows.time] = pa.float64() if isinstance(before, int | float) else AS_WRITTEN
+    return types
+
+
 def _present(names: Sequence[str], source: TableSource) -> list[str]:
     known = source.names()
     for name in names:
@@ -817,7 +837,9 @@ def _values_of(rows: Rows, given: Column) -> Ids:
 
     if rows.bins is not None:
         try:
-            numbers = pc.fill_null(given.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+            numbers = pc.fill_null(_known_words(given).cast(pa.float64()), np.nan).to_numpy(
+                zero_copy_only=False
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise GraphError(
                 f"Column {rows.value!r} is not numeric, so it has no bins. Pass values= with its public list."
@@ -844,13 +866,11 @@ def _earlier(times: Column, before: object, name: str) -> npt.NDArray[np.bool_]:
     numeric = pa.types.is_integer(times.type) or pa.types.is_floating(times.type)
     try:
         bound = pa.scalar(before)
-        if not numeric:
-            kind = (
-                pa.timestamp("us")
-                if pa.types.is_string(times.type) or pa.types.is_large_string(times.type)
-                else times.type
-            )
-            times, bound = times.cast(kind), bound.cast(kind)
+        if isinstance(before, int | float):
+            times = _known_words(times).cast(pa.float64()) if _is_text(times) else times
+        elif not numeric:
+            times = _moments(_known_words(times))
+            bound = _bound_of(bound, times.type)
         found = pc.fill_null(pc.less(times, bound), False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
         raise ConfigError(
@@ -858,6 +878,48 @@ def _earlier(times: Column, before: object, name: str) -> npt.NDArray[np.bool_]:
             "such as '2024-06-01' for dates, or a number for numbers."
         ) from None
     return np.asarray(found.to_numpy(zero_copy_only=False)).astype(bool)
+
+
+def _bound_of(bound: Any, kind: Any) -> Any:
+    """Return a scalar as a moment of a type; without an offset it is in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return bound.cast(kind)
+    try:
+        return pc.assume_timezone(bound.cast(pa.timestamp(kind.unit)), "UTC").cast(kind)
+    except pa.ArrowInvalid:
+        return bound.cast(kind)
+
+
+def _moments(times: Column) -> Column:
+    """Return dates in text, each parsed by itself: all without an offset from UTC, or all with one."""
+    import pyarrow as pa
+
+    if not _is_text(times):
+        return times
+    try:
+        return times.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return times.cast(pa.timestamp("us", "UTC"))
+
+
+def _known_words(given: Column) -> Column:
+    """Return a column in which words of a text for a missing value are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not _is_text(given):
+        return given
+    words = pa.array(NULL_VALUES, given.type)
+    return pc.if_else(pc.is_in(given, value_set=words), pa.scalar(None, given.type), given)
+
+
+def _is_text(given: Column) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(given.type) or pa.types.is_large_string(given.type))
 
 
 def _pyg_values(store: Any, kind: tuple[str, ...]) -> npt.NDArray[Any]:
