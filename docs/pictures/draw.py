@@ -53,6 +53,7 @@ def pictures() -> dict[str, str]:
         "heterorr.svg": (heterorr, "HeteroRR in four panels"),
         "links.svg": (links, "Link prediction in four panels"),
         "recommender.svg": (recommender, "Recommender in four panels"),
+        "relational.svg": (relational, "RelationalClassifier under unit row in four panels"),
         "ldp-flow.svg": (ldp_flow, "Data flow of local differential privacy"),
         "frontier.svg": (frontier, "Test accuracy on Berkeley13 over epsilon and over the attack bound"),
         "results-grid.svg": (results_grid, "Test accuracy over epsilon on seven graphs"),
@@ -216,7 +217,7 @@ def logo() -> Figure:
 
 def units() -> Figure:
     """Return a pair of neighboring graphs for each privacy unit."""
-    figure, axes = canvas(468, 951)
+    figure, axes = canvas(468, 1177)
     caption(axes, 12, 22, "A ~ B: neighboring datasets. Only the orange part differs.", bold=True, size=12.5)
     shape = [(36, 30), (96, 18), (126, 62), (70, 86), (24, 76)]
     edges = [(0, 1), (1, 2), (2, 3), (0, 4)]
@@ -236,6 +237,16 @@ def units() -> Figure:
             {"different": [(1, 3), (1, 5)], "marked": [1]},
         ),
         (
+            "row",
+            "people (circles) and films (squares): one row of one table",
+            {"different": [(2, 5)], "directed": True},
+        ),
+        (
+            "person",
+            "attributes, label and all own rows of one person",
+            {"different": [(1, 3), (1, 5)], "marked": [1], "directed": True},
+        ),
+        (
             "node",
             "one node with all its edges, in any graph",
             {"different": [(3, 1), (2, 3)], "marked": [3]},
@@ -250,7 +261,7 @@ def units() -> Figure:
     ]
     for row, (unit, meaning, style) in enumerate(rows):
         top = 44 + row * 113
-        of_lists = "users" in meaning
+        of_lists = "users" in meaning or unit in ("row", "person")
         caption(axes, 12, top + 38, unit, bold=True, size=13)
         words, line = meaning.split(), ""
         lines = []
@@ -314,13 +325,17 @@ def tree(questions: Sequence[tuple[str, str, str]], last: str, width: int = 520)
 
 
 def choose_unit() -> Figure:
-    """Return the decision tree for the unit: two questions, then a branch for people and one for edges."""
-    figure, axes = canvas(568, 520)
+    """Return the decision tree for the unit: three questions, then a branch for people and one for edges."""
+    figure, axes = canvas(568, 594)
     first = [
         ("Do people perturb their attributes\nbefore you receive them?", "local-attributes"),
         (
             "Do you have users with lists of\nitems (recommender)?",
             "whole list: node-record\none item: directed-edge",
+        ),
+        (
+            "Do you have people and tables\nof what they did?",
+            "whole person: person\none row: row",
         ),
     ]
     for row, (question, result) in enumerate(first):
@@ -337,18 +352,18 @@ def choose_unit() -> Figure:
     box(
         axes,
         12,
-        160,
+        234,
         270,
         ["Are features or labels private,", "not only edges?"],
         SOFT,
         height=48,
         bold=False,
     )
-    arrow(axes, (147, 208), (147, 246))
-    caption(axes, 155, 227, "yes: protect people", size=11)
-    axes.plot([282, 425], [184, 184], color=SOFT, linewidth=1.4)
-    arrow(axes, (425, 184), (425, 246))
-    caption(axes, 433, 227, "no: protect edges", size=11)
+    arrow(axes, (147, 282), (147, 320))
+    caption(axes, 155, 301, "yes: protect people", size=11)
+    axes.plot([282, 425], [258, 258], color=SOFT, linewidth=1.4)
+    arrow(axes, (425, 258), (425, 320))
+    caption(axes, 433, 301, "no: protect edges", size=11)
     branches = [
         (
             ("Does each person declare only\ntheir own edges?", "node-record"),
@@ -362,14 +377,14 @@ def choose_unit() -> Figure:
     ]
     for x, (*questions, last) in zip((12, 290), branches, strict=True):
         for row, (question, result) in enumerate(questions):
-            y = 246 + 106 * row
+            y = 320 + 106 * row
             box(axes, x, y, 266, question.split("\n"), SOFT, height=46, bold=False)
             arrow(axes, (x + 84, y + 46), (x + 84, y + 66))
             caption(axes, x + 92, y + 55, "yes", size=11)
             box(axes, x, y + 66, 168, [result], BLUE, height=30)
             arrow(axes, (x + 222, y + 46), (x + 222, y + 106))
             caption(axes, x + 230, y + 76, "no", size=11)
-        box(axes, x, 246 + 106 * len(questions), 266, last.split("\n"), BLUE, height=48)
+        box(axes, x, 320 + 106 * len(questions), 266, last.split("\n"), BLUE, height=48)
     return figure
 
 
@@ -383,6 +398,7 @@ def choose_method() -> Figure:
                 "auto",
             ),
             ("Do you want to recommend items\nor to predict new edges?", "yes", "recommender\nor links"),
+            ("Do you have people and tables\nof what they did?", "yes", "relational"),
             ("Do you want to publish a graph?", "yes", "perturb"),
             ("Do you have your own\nPyTorch module?", "yes", "private_hops, gnn\nor module"),
             ("Is the unit node-bounded-degree?", "yes", "gap"),
@@ -643,6 +659,54 @@ def recommender() -> Figure:
     table(axes, x + 68, y + 60, [lists[1].tolist()], BLUE)
     arrow(axes, (x + 122, y + 88), (x + 122, y + 122), GREEN)
     table(axes, x + 68, y + 128, [(np.clip(1.6 * lists[1] @ clean, 0, 1) * (1 - lists[1])).tolist()], GREEN)
+    return figure
+
+
+def relational() -> Figure:
+    """Return RelationalClassifier under unit ``row`` in four panels."""
+    figure, axes, at = panels(
+        [
+            ("Count at far ends", "rows of R, by label of the owner"),
+            ("Codes", "similar class mixes: same code"),
+            ("Count at owners", "all other rows, by code"),
+            ("Classify", "counts → class, taught by V"),
+        ]
+    )
+    people = [(56, 50), (56, 88), (56, 126), (56, 164)]
+    films = [(150, 62), (150, 107), (150, 152)]
+    first, second = [(0, 0), (0, 1), (1, 1), (1, 2)], [(2, 0), (2, 1), (3, 1), (3, 2)]
+
+    def squares(corner: tuple[float, float], colors: Sequence[str]) -> None:
+        for (x, y), color in zip(films, colors, strict=True):
+            square = {"facecolor": color, "edgecolor": "#ffffff", "linewidth": 1.2, "zorder": 3}
+            axes.add_patch(Rectangle((corner[0] + x - 9, corner[1] + y - 9), 18, 18, **square))
+
+    def rows(corner: tuple[float, float], edges: Sequence[tuple[int, int]], colors: Sequence[str]) -> None:
+        places = [(corner[0] + x, corner[1] + y) for x, y in (*people, *films)]
+        given = [(a, b + len(people)) for a, b in edges]
+        nodes_and_edges(axes, places, given, colors=[*colors, *[SOFT] * 3], directed=True)
+
+    rows(at[0], first, [BLUE, GREEN, GRAY, GRAY])
+    squares(at[0], [SOFT] * 3)
+    for place, values in enumerate(((20, 4), (14, 12), (4, 19))):
+        bars(axes, at[0][0] + 178, at[0][1] + films[place][1] + 10, values, [BLUE, GREEN], 12)
+    codes = [BLUE, ORANGE, GREEN]
+    squares(at[1], codes)
+    for place, values in enumerate(((20, 4), (14, 12), (4, 19))):
+        bars(axes, at[1][0] + 50, at[1][1] + films[place][1] + 10, values, [BLUE, GREEN], 12)
+        y = at[1][1] + films[place][1]
+        arrow(axes, (at[1][0] + 90, y), (at[1][0] + 134, y))
+        caption(axes, at[1][0] + 174, y, f"code {place + 1}", size=12)
+    rows(at[2], second, [GRAY, GRAY, INK, INK])
+    squares(at[2], codes)
+    for place, values in ((2, (18, 20, 3)), (3, (2, 17, 19))):
+        x, y = at[2][0] + 178, at[2][1] + people[place][1] + 10 - (28 if place == 2 else 0)
+        bars(axes, x, y, values, codes, 12)
+    x, y = at[3]
+    for row, (values, color) in enumerate((((18, 20, 3), BLUE), ((2, 17, 19), GREEN))):
+        bars(axes, x + 44, y + 86 + 62 * row, values, codes, 12)
+        arrow(axes, (x + 104, y + 76 + 62 * row), (x + 164, y + 76 + 62 * row))
+        axes.add_patch(Circle((x + 186, y + 76 + 62 * row), 10, facecolor=color, edgecolor="#ffffff"))
     return figure
 
 

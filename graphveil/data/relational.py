@@ -21,7 +21,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import MAX_NODES, Adjacency, EdgeSet
-from graphveil.core.features import Features, as_features
+from graphveil.core.features import Features, as_features, to_dense
 from graphveil.core.unit import NoUnit, Person, Row
 from graphveil.data.conversion import as_targets, fields_from_tables
 from graphveil.data.graph import Graph
@@ -495,7 +495,7 @@ class Tables:
                 size,
                 number_of_values,
                 first,
-                None if x is None else as_features(x),
+                None if x is None else _scaled(to_dense(as_features(x)).numpy()),
                 (),
                 persons if kind[2] == person else None,
                 f"{size} indices",
@@ -696,12 +696,15 @@ def _attributes(
     )  # fmt: skip
     found = inspect_tables(source, FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows"), options)
     found.raise_problems()
-    x = found.matrix()
-    low, high = x.min(axis=0), x.max(axis=0)  # public, as the catalog is
+    scaled = _scaled(found.matrix())
+    return scaled, () if scaled is None else tuple(used)
+
+
+def _scaled(x: npt.NDArray[Any]) -> Features | None:
+    """Return the attributes of a catalog that vary, from 0 to 1; None if none does. The catalog is public."""
+    low, high = x.min(axis=0), x.max(axis=0)
     varied = high > low
-    if not varied.any():
-        return None, ()
-    return as_features(((x - low) / np.where(varied, high - low, 1))[:, varied]), tuple(used)
+    return as_features(((x - low) / np.where(varied, high - low, 1))[:, varied]) if varied.any() else None
 
 
 def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> None:

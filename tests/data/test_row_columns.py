@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import graphveil as gv
+from graphveil.core.features import to_dense
 from graphveil.errors import GraphError
 
 PERSONS = {"user": ["a", "b"], "kind": ["x", "y"]}
@@ -66,3 +68,11 @@ def test_a_split_by_unit() -> None:
         made = gv.split(tables, 0.5, 0.25, unit=unit, seed=0)
         assert isinstance(made, gv.Tables) and made.graph.has_split
         assert made.graph.adjacency.edge_set is tables.graph.adjacency.edge_set
+
+
+def test_attributes_of_a_catalog_are_scaled() -> None:
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["user"].y, data["film"].x = torch.tensor([0, 1]), torch.tensor([[-50.0, 1.0], [50.0, 1.0]])
+    data["user", "saw", "film"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    tables = gv.Tables.from_pyg(data, person="user", rows=[("user", "saw", "film")])
+    assert torch.equal(to_dense(tables.graph.relations[0].features), torch.tensor([[0.0], [1.0]]))
