@@ -16,8 +16,8 @@ PYTHON = {  # page: title, what it is for, public names
     "estimators": (
         "Estimators",
         "Train a model with a privacy guarantee. All estimators share the parameters of `Estimator`.",
-        "graphveil: Estimator AutoClassifier ClassCode Spectral GAP MLP GCN GAT SAGE load_model METHODS "
-        "register; "
+        "graphveil: Estimator AutoClassifier ClassCode Spectral GAP MLP RelationalClassifier GCN GAT SAGE "
+        "load_model METHODS register; "
         "graphveil.estimators.lifecycle: Model; "
         "graphveil.training.metrics: Evaluation ClassMetrics",
     ),
@@ -45,8 +45,8 @@ PYTHON = {  # page: title, what it is for, public names
     ),
     "data": (
         "Graphs and datasets",
-        "Load, prepare and split graphs.",
-        "graphveil: Graph read_graph open_graph load_dataset list_datasets split compare",
+        "Load, prepare and split graphs and tables.",
+        "graphveil: Graph Tables Rows read_graph open_graph load_dataset list_datasets split compare",
     ),
     "privacy": (
         "Privacy units and guarantees",

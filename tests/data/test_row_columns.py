@@ -9,6 +9,7 @@ import torch
 
 import graphveil as gv
 from graphveil.core.features import to_dense
+from graphveil.data.conversion import load_pyg
 from graphveil.errors import GraphError
 
 PERSONS = {"user": ["a", "b"], "kind": ["x", "y"]}
@@ -71,8 +72,19 @@ def test_a_split_by_unit() -> None:
 
 
 def test_attributes_of_a_catalog_are_scaled() -> None:
-    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data = load_pyg("data").HeteroData()
     data["user"].y, data["film"].x = torch.tensor([0, 1]), torch.tensor([[-50.0, 1.0], [50.0, 1.0]])
     data["user", "saw", "film"].edge_index = torch.tensor([[0, 1], [1, 0]])
     tables = gv.Tables.from_pyg(data, person="user", rows=[("user", "saw", "film")])
     assert torch.equal(to_dense(tables.graph.relations[0].features), torch.tensor([[0.0], [1.0]]))
+
+
+def test_labels_may_be_numbers() -> None:
+    persons = {"user": range(60), "spent": [None, *map(float, range(59))]}
+    rows = {"seen": gv.Rows({"user": list(range(60)) * 2}, owner="user")}
+    tables = gv.Tables(persons, id="user", label="spent", task="regression", rows=rows)
+    tables = gv.split(tables, unit="person", seed=0)
+    model = gv.RelationalClassifier(unit="person", epsilon=4.0, task="regression", target_range=(0, 59))
+    predicted = model.fit(tables).predict(tables)
+    assert predicted.shape == (60,) and 0 <= predicted.min() <= predicted.max() <= 59
+    assert int(tables.graph.labeled.sum()) == 59
