@@ -188,18 +188,18 @@ def summarize() -> None:
 
 # -- large tables ------------------------------------------------------------------------------------------
 
-ROWS, PERSONS, ENTITIES = 5_000_000, 100_000, 50_000
+PERSONS, ENTITIES = 100_000, 50_000
 
 
-def large(unit: str) -> None:
-    """Print CPU seconds and memory of reading and fitting large random tables in this process."""
+def large(unit: str, number: int) -> None:
+    """Print CPU seconds and memory of reading and fitting a large random table in this process."""
     rng = np.random.default_rng(0)
-    kind, owner = rng.integers(2, size=PERSONS), rng.integers(PERSONS, size=ROWS)
-    favorite = rng.random(ROWS) < 0.2
-    item = rng.integers(ENTITIES // 2, size=ROWS) * 2 + np.where(
-        favorite, kind[owner], rng.integers(2, size=ROWS)
+    kind, owner = rng.integers(2, size=PERSONS), rng.integers(PERSONS, size=number)
+    favorite = rng.random(number) < 0.2
+    item = rng.integers(ENTITIES // 2, size=number) * 2 + np.where(
+        favorite, kind[owner], rng.integers(2, size=number)
     )
-    rows = {"user": owner, "item": item, "stars": rng.integers(1, 6, size=ROWS)}
+    rows = {"user": owner, "item": item, "stars": rng.integers(1, 6, size=number)}
     base, start = peak_rss_mb(), time.process_time()
     tables = gv.Tables(
         {"user": np.arange(PERSONS), "kind": np.where(kind == 1, "b", "a")},
@@ -223,11 +223,13 @@ if __name__ == "__main__":
     )
     parser.add_argument("--summarize", action="store_true")
     parser.add_argument("--large", nargs="?", const="both", choices=("both", "row", "person"))
+    parser.add_argument("--rows", type=int, default=5_000_000)
     options = parser.parse_args()
     if options.large == "both":  # a process each, because of the peak of the memory
         for each in ("row", "person"):
-            subprocess.run([sys.executable, __file__, "--large", each], check=True)
+            command = [sys.executable, __file__, "--large", each, "--rows", str(options.rows)]
+            subprocess.run(command, check=True)
     elif options.large:
-        large(options.large)
+        large(options.large, options.rows)
     else:
         summarize() if options.summarize else measure()
