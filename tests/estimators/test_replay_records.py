@@ -91,6 +91,7 @@ class Transcript:
     sent: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
     given: list[Tensor] = field(default_factory=list)
     noise: list[StepNoise] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)  # in each step, by which means are divided
 
 
 @dataclass
@@ -107,6 +108,7 @@ class Replay:
         gradients._total.zero_()
         gradients.add(drawn.batch(number, gradients.count), clip)
         self.seen.sums.append(gradients._total / clip)
+        self.seen.records.append(gradients.count)
         return self._hand(MEAN(gradients, clip, drawn, number), drawn)
 
     def answer(self, release: Release, data: Any) -> Any:
@@ -230,6 +232,7 @@ def test_a_record_changes_sums_by_at_most_its_cost(case: str) -> None:
         seen = run(other, nulled(graph, q, all_edges=bounded), transcript)
         others = torch.arange(NODES) != q
         check_other_messages_are_equal(transcript, seen, others)
+        assert seen.records == transcript.records, "a mean is divided by a private number of records"
         allowed = bounds(model, int(groups[q]))
         moved = [
             change(was, now, q if bounded else None)

@@ -172,6 +172,7 @@ def test_a_person_moves_each_gradient_sum_by_the_clipping_norm_and_no_other_pred
         other = gv.RelationalClassifier(**settings)
         null = without_record(tables.graph, found, person)
         seen = run(other, null, transcript)
+        assert seen.records == transcript.records
         allowed = bounds(model, int(groups[person]))
         moved = [change(*both, None) for both in zip(transcript.sums, seen.sums, strict=True)]
         assert all(far <= most * (1 + 1e-9) for far, most in zip(moved, allowed, strict=True))

@@ -63,7 +63,7 @@ def test_both_answers_of_rows_have_the_whole_budget_for_any_number_of_tables() -
 def test_cells_do_not_depend_on_rows() -> None:
     found = drawn(4, mutual=False)
     without = found
-    for table in found.rows:
+    for table in [*found.rows][1:]:
         without = without.with_rows(table, [])
     for unit in OF_UNITS:
         some, none = (make(unit).preview(one.built())[0] for one in (found, without))
