@@ -62,6 +62,8 @@ Score = Callable[[Estimator, CanaryGraph], Floats]
 
 def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
     """Let fair coins decide about random node pairs without common ends, edges or not."""
+    if graph.num_far_ends:
+        return _insert_rows(graph, count, rng)
     if 2 * count > graph.num_nodes:
         raise ConfigError(
             f"{count} canary edges need {2 * count} distinct nodes, but the graph has "
@@ -81,22 +83,44 @@ def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
     return CanaryGraph(with_canaries, with_canaries, ends, present)
 
 
+def _insert_rows(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
+    """Give random persons one row to a random far end, or none: fair coins decide."""
+    owners, present = _persons(graph, count, rng), rng.random(count) < 0.5
+    ends = np.stack([owners, graph.num_nodes + rng.integers(graph.num_far_ends, size=count)], axis=1)
+    sources, targets = _edges(graph.adjacency)
+    rest = ~np.isin(sources, owners)
+    rows = np.concatenate([np.stack([sources[rest], targets[rest]], axis=1), ends[present]])
+    with_canaries = _with_edges(graph, *rows.T)
+    return CanaryGraph(with_canaries, with_canaries, ends, present)
+
+
 def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
-    """Give random nodes a random label and no edges; coins decide whether their labels are removed."""
+    """Give random nodes a random label and no edges; coins decide whether their labels are removed.
+
+    In tables each has one row, to a far end that few of them share, which is removed with the label.
+    """
+    places = _persons(graph, count, rng)
+    present, labels = rng.random(count) < 0.5, graph.y.clone()
+    labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))
+    sources, targets = _edges(graph.adjacency)
+    kept = ~(np.isin(sources, places) | np.isin(targets, places))
+    rest, own = np.stack([sources[kept], targets[kept]], axis=1), np.empty((0, 2), dtype=np.int64)
+    if graph.num_far_ends:
+        own = np.stack([places, graph.num_nodes + np.arange(count) % graph.num_far_ends], axis=1)
+    every = _with_edges(graph, *np.concatenate([rest, own]).T).replace(y=labels)
+    nulled = labels.clone()
+    nulled[torch.from_numpy(places[~present])] = -1
+    some = _with_edges(graph, *np.concatenate([rest, own[present[: len(own)]]]).T)
+    return CanaryGraph(some.replace(y=nulled), every, places, present)
+
+
+def _persons(graph: Graph, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     if count > graph.num_nodes:
         raise ConfigError(
             f"{count} canary records need as many nodes, but the graph has {graph.num_nodes}. Use "
             "fewer canaries."
         )
-    places = rng.permutation(graph.num_nodes)[:count]
-    present, labels = rng.random(count) < 0.5, graph.y.clone()
-    labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))
-    sources, targets = _edges(graph.adjacency)
-    kept = ~(np.isin(sources, places) | np.isin(targets, places))
-    every = _with_edges(graph, sources[kept], targets[kept]).replace(y=labels)
-    nulled = labels.clone()
-    nulled[torch.from_numpy(places[~present])] = -1
-    return CanaryGraph(every.replace(y=nulled), every, places, present)
+    return rng.permutation(graph.num_nodes)[:count]
 
 
 def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -105,7 +129,7 @@ def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 def _with_edges(graph: Graph, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Graph:
-    count, directed = graph.num_nodes, graph.directed
+    count, directed = graph.adjacency.num_nodes, graph.directed
     return graph.replace(adjacency=Adjacency.from_edges(sources, targets, num_nodes=count, directed=directed))
 
 
@@ -113,6 +137,11 @@ def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
     proba = model.fitted.own_proba.to(torch.float64).numpy()
     first, second = (proba[inserted.places[:, end]] for end in (0, 1))
     return np.asarray((first * second).sum(axis=1))
+
+
+def owner_certainty(model: Estimator, inserted: CanaryGraph) -> Floats:
+    proba = model.fitted.own_proba.to(torch.float64).numpy()
+    return np.asarray(proba[inserted.places[:, 0]].max(axis=1))
 
 
 def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
@@ -156,7 +185,8 @@ def audit_training(
     """Insert canaries at random, fit once, guess the canaries from the model's outputs, and bound epsilon.
 
     Under edge-level privacy units canaries are node pairs, under node-level ones records of the training
-    part. A fifth of them is guessed: those with the highest scores as included, with the lowest as left out.
+    part; in tables, the only row of a person, or a person with one row. A fifth of them is guessed: those
+    with the highest scores as included, with the lowest as left out.
 
     Args:
         model: Estimator to fit.
@@ -189,7 +219,8 @@ def audit_training(
         places, present = inserted.places[trained], inserted.present[trained]
         inserted = replace(inserted, graph=ready, places=places, present=present)
     model.fit(ready, **fit)
-    scores = (score or (label_likelihood if records else prediction_similarity))(model, inserted)
+    of_edges = owner_certainty if graph.num_far_ends else prediction_similarity
+    scores = (score or (label_likelihood if records else of_edges))(model, inserted)
     count, present = len(scores), inserted.present
     each = max(1, int(_GUESSED * count) // 2)  # of a public number, so the guesses are fixed beforehand
     order = np.argsort(scores, kind="stable")

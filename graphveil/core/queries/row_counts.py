@@ -123,7 +123,8 @@ class RowCountQuery(Query):
             )
 
     def describe(self) -> QueryDescription:
-        return replace(super().describe(), stage=f"{self.stage} ({self.cells:,} cells)")
+        size = f" ({self.cells:,} cells)" if self.cells > 1 else ""
+        return replace(super().describe(), stage=f"{self.stage}{size}")
 
     def prepare(self, data: RowCountData, public: PublicInputs) -> PreparedData:
         arrays, nodes = (data.ranks, data.starts, data.columns), public.num_nodes

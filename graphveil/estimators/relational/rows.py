@@ -79,7 +79,7 @@ class RowMethod(Method):
         layout = Layout.from_sizes(sizes, self.num_codes)
         epsilon = self.privacy_config.budget
         queries = tuple(
-            RowCountQuery(PARTITION, pays, epsilon, cells)
+            RowCountQuery(PARTITION, pays, epsilon, max(1, cells))  # none are known without the tables
             for pays, cells in (((True, False), layout.far_cells), ((False, True), layout.owner_cells))
         )
         return ReleasePlan(self.privacy_config.unit, queries, self.privacy_config.delta_for(sizes.nodes))
