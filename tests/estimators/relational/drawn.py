@@ -69,7 +69,7 @@ class DrawnTables:
                 public[kind] = self.catalog(kind)
         return gv.Tables(
             persons, id="id", label="label", split="part", classes=CLASSES, rows=rows, public=public,
-            features=["a", "b"], **options,
+            features=["a", "b"], **{"unknown_ids": "drop", **options},
         )  # fmt: skip
 
     def catalog(self, kind: str) -> dict[str, Any]:
@@ -77,12 +77,10 @@ class DrawnTables:
         found: dict[str, Any] = {kind: names(kind, ids)}
         return {**found, "length": ids % 3} if self.described and kind == "film" else found
 
-    def entities(self, table: str) -> int:
+    def listed(self, table: str) -> int:
+        """Return the number of different far ends in rows: one is in no catalog."""
         kind = KINDS[table].get("far")
-        return 1 if kind is None else CATALOGS.get(kind, PERSONS)
-
-    def values(self, table: str) -> int:
-        return len(KINDS[table].get("bins", ())) + 1
+        return 1 if kind is None else CATALOGS.get(kind, PERSONS) + 1
 
 
 def names(prefix: str, numbers: Any) -> npt.NDArray[np.object_]:
@@ -93,7 +91,7 @@ def drawn(seed: int, *, mutual: bool) -> DrawnTables:
     """Draw one to four tables.
 
     Some persons have no rows, and the first one has half of them. Some rows are stored twice or in two
-    tables, and some tables are empty.
+    tables, or have a far end that is in no list, and some tables are empty.
     """
     rng = np.random.default_rng(seed)
     labels = rng.integers(2, size=PERSONS)
@@ -116,7 +114,7 @@ def some_rows(rng: Rng, found: DrawnTables, table: str) -> list[Row]:
     count = int(rng.choice([0, 20, 150]))
     owners = rng.choice(PERSONS // 2, size=count) + rng.integers(2) * (PERSONS // 2)
     owners[: count // 2] = 0
-    far = rng.integers(found.entities(table), size=count)
+    far = rng.integers(found.listed(table), size=count)
     ends = zip(owners, far, rng.integers(VALUES, size=count), strict=True)
     rows = [(int(owner), int(other), int(value)) for owner, other, value in ends]
     if KINDS[table].get("persons") == "mutual":
@@ -125,7 +123,7 @@ def some_rows(rng: Rng, found: DrawnTables, table: str) -> list[Row]:
 
 
 def any_row(rng: Rng, found: DrawnTables, table: str) -> Row:
-    owner, far = rng.integers(PERSONS), rng.integers(found.entities(table))
+    owner, far = rng.integers(PERSONS), rng.integers(found.listed(table))
     return int(owner), int(far), int(rng.integers(VALUES))
 
 
