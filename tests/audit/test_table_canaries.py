@@ -41,8 +41,8 @@ def split(train: int) -> Callable[[Graph], Graph]:
 
     def found(graph: Graph) -> Graph:
         place = torch.arange(graph.num_nodes)
-        taught = place % 10 < train
-        return graph.with_split(taught & (place % 20 != 0), place % 20 == 0, ~taught)
+        of_v = place % 10 < train
+        return graph.with_split(of_v & (place % 20 != 0), place % 20 == 0, ~of_v)
 
     return found
 

@@ -109,7 +109,7 @@ def test_rows_of_owners_outside_the_counted_groups_are_not_read(seed: int) -> No
         assert torch.equal(exact([*own, *others], groups, data, query), answer)
 
 
-def test_rows_count_where_ranks_starts_and_columns_say() -> None:
+def test_rows_count_by_ranks_starts_and_columns() -> None:
     for seed in range(40):
         rows, groups, data = drawn(seed)
         for query in (FIRST, SECOND):
