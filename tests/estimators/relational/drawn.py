@@ -123,7 +123,7 @@ def some_rows(rng: Rng, found: DrawnTables, table: str) -> list[Row]:
 
 
 def any_row(rng: Rng, found: DrawnTables, table: str) -> Row:
-    owner, far = rng.integers(PERSONS), rng.integers(found.listed(table))
+    owner, far = rng.integers(PERSONS), rng.integers(max(1, found.listed(table) - 1))
     return int(owner), int(far), int(rng.integers(VALUES))
 
 
