@@ -39,6 +39,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import model_class
 from graphveil.runs.source import PublicFlags
+from graphveil.runs.table_source import PERSON_FILES
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
 _REQUIRED = {
@@ -266,12 +267,17 @@ _OF_CLASSIFIERS = (
     | _RUN
     | {"recipe", "expect_edges", "backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
 )
+_PERSONS = frozenset(PERSON_FILES)
+_TABLES = DATA.difference(NO_TABLES, ("nodes", "edges", "node_ids", "source", "target", "directed"))
+_TABLES -= {"weight", "max_weight"}
+_OF_TABLES = _TABLES | _RUN | {"backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
 _TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | _LISTS
 _TABLES_OF_USERS |= {"unknown_ids", "null_values", "delimiter", "decimal"}
 _OF_PAIRS: dict[str, Names] = {
-    "links": DATA.difference(LABELS) | _RUN | {"jobs"},
+    "links": DATA.difference(LABELS, PERSON_FILES) | _RUN | {"jobs"},
     "recommender": _TABLES_OF_USERS | _RUN | {"jobs"},
 }
+_OF_METHODS: dict[str, Names] = {"relational": _OF_TABLES, "mlp": _OF_CLASSIFIERS}
 _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledger"})
 
 
@@ -282,18 +288,19 @@ def _of_method(method: str, values: Values) -> Names:
     if method in LINK_METHODS:
         cls: Any = link_model_class(method)
         return _OF_PAIRS[method] | (_KEYWORDS & {part.name for part in fields(cls)})
+    own = _OF_METHODS.get(method, _OF_CLASSIFIERS - _PERSONS)
     given = {name for name in _KEYWORDS | {"module"} if values.get(name) is not None}
     given -= {name for name in given if values[name] is False}
     if given <= _OF_ALL_METHODS:
-        return _OF_CLASSIFIERS | given  # without the import of the method, which takes seconds
+        return own | given  # without the import of the method, which takes seconds
     code = {"module"} if ".py:" in (values.get("module") or "") else set[str]()  # which may define the method
     if method not in METHODS:
-        return _OF_CLASSIFIERS | _KEYWORDS | code
+        return own | _KEYWORDS | code
     cls = METHODS[method]
     known = {part.name for part in fields(cls) if part.init}
     if not cls.is_local(values.get("unit")):
         known -= {"theta"}
-    return _OF_CLASSIFIERS | (known & (_KEYWORDS | {"module"})) | code
+    return own | (known & (_KEYWORDS | {"module"})) | code
 
 
 def _of_data(values: Values) -> Iterator[Declaration]:
@@ -301,8 +308,10 @@ def _of_data(values: Values) -> Iterator[Declaration]:
         yield Declaration("--dataset", frozenset({"dataset", "root", "task"}), _DATA)
     elif values.get("graph") is not None:
         yield Declaration("--graph", frozenset({"graph", "task"}), _DATA)
+    elif _of_persons(values):
+        yield Declaration("--persons", _TABLES, _DATA | {"recipe", "expect_edges"} | _names(PublicFlags))
     else:
-        yield Declaration("A graph from tables", _DATA - {"root"}, _DATA)
+        yield Declaration("A graph from tables", _DATA - {"root"} - _PERSONS, _DATA)
 
 
 def _of_unit(values: Values) -> Iterator[Declaration]:
@@ -347,11 +356,18 @@ def _calibrate(values: Values) -> Iterator[Declaration]:
 
 _PREDICTED = frozenset({"out", "json"})
 _OF_ANOTHER_GRAPH = (
-    DATA.difference(NO_TABLES, LABELS)
+    DATA.difference(NO_TABLES, LABELS, PERSON_FILES)
     | _names(PublicFlags)
     | _PREDICTED
     | {"assume_disjoint_edges", "assume_disjoint_nodes", "allow_spend", "ledger", "backend", "address"}
 )
+
+
+_OF_OTHER_TABLES = _TABLES.difference(LABELS) | _PREDICTED
+
+
+def _of_persons(values: Values) -> bool:
+    return any(values.get(name) for name in PERSON_FILES)
 
 
 def _predict(values: Values) -> Iterator[Declaration]:
@@ -360,7 +376,9 @@ def _predict(values: Values) -> Iterator[Declaration]:
     found = find_link_folder(values["run"])
     if found is None and not values["run"].is_dir():
         return  # another error
-    if found is None:
+    if found is None and _of_persons(values):
+        yield Declaration("--persons", _OF_OTHER_TABLES)
+    elif found is None:
         yield Declaration("A run that predicts nodes", _OF_ANOTHER_GRAPH)
         if values["nodes"] is None and values["edges"] is None:
             yield Declaration("A prediction without --nodes and --edges", _PREDICTED)
@@ -401,8 +419,16 @@ def _compare(values: Values) -> Iterator[Declaration]:
     yield from _of_edges(values)
 
 
+def _check(values: Values) -> Iterator[Declaration]:
+    if _of_persons(values):
+        yield Declaration("--persons", _TABLES, DATA)
+    else:
+        yield Declaration("check without --persons", DATA - _PERSONS, DATA)
+        yield from _without("check", "weight", "max_weight")(values)
+
+
 def _ledger_init(values: Values) -> Iterator[Declaration]:
-    if all(values[name] is None for name in ("dataset", "graph", "nodes", "edges")):
+    if all(values[name] is None for name in ("dataset", "graph", "nodes", "edges", *PERSON_FILES)):
         yield Declaration("ledger init without --dataset, --graph or tables", frozenset(), _DATA)
         return
     yield from _of_data(values)
@@ -434,7 +460,7 @@ _CHOICES: dict[str, tuple[Callable[[Values], Iterator[Declaration]], ...]] = {
     "predict": (_predict,),
     "perturb": (_of_edges, _of_unit, _of_dry_run, _without("perturb", "private_fraction", "seed")),
     "compare": (_compare,),
-    "check": (_without("check", "weight", "max_weight"),),
+    "check": (_check,),
     "reproduce": (_reproduce,),
     "serve": (_without("serve", "rate", "burst"),),
     "ledger init": (_ledger_init,),

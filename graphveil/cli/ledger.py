@@ -66,7 +66,8 @@ def init(
     if (epsilon is None) != (delta is None):
         raise ConfigError("A limit needs both --epsilon and --delta. Set both, or neither for no limit.")
     opened_ledger, screen, tags = Ledger(ledger_location(ledger)), Screen(as_json=json), None
-    if any(given is not None for given in (data.nodes, data.edges, data.dataset, data.graph)):
+    given = (data.nodes, data.edges, data.dataset, data.graph)
+    if data.has_persons or any(one is not None for one in given):
         tags = opened_ledger.fingerprints(fingerprint_parts(_read(data)))
     opened_ledger.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
     account = _account_of(opened_ledger, name, unit)
@@ -353,7 +354,7 @@ def ledger_location(named: str | None) -> str | None:
 
 def _read(data: DataOptions) -> "Graph":
     """Read the data to register, with labels if they are named, else only edges and ids."""
-    if data.dataset is not None or data.graph is not None or data.label or data.classes:
+    if data.has_persons or data.dataset is not None or data.graph is not None or data.label or data.classes:
         return data.graph_source().load()
     return data.topology()
 

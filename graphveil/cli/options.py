@@ -33,6 +33,7 @@ from annotated_types import Ge
 from graphveil.data.tables.inspect_tables import TableFiles
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
+from graphveil.runs.table_source import PERSON_FILES, PersonFiles
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -151,8 +152,8 @@ class SharedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(TableFiles):
-    """A dataset by name, a folder that ``prepare`` wrote, or two tables.
+class DataOptions(TableFiles, PersonFiles):
+    """A dataset by name, a folder that ``prepare`` wrote, two tables, or several tables of persons.
 
     Data:
         dataset (NAME): Name of a dataset from `graphveil datasets`, instead of --nodes and --edges.
@@ -175,12 +176,21 @@ class DataOptions(TableFiles):
     ) -> "Source":
         """Return the source of the graph, or of lists of ``items``; ``to_predict`` if it needs no labels."""
         from graphveil.runs.source import ListSource, Source
+        from graphveil.runs.table_source import TablesSource
 
         plain = given(self) | {"classes": self.class_names, "folder": self.graph, "to_predict": to_predict}
         del plain["graph"]
+        if self.has_persons:
+            return TablesSource(**plain | {"root": None})
+        plain = {name: value for name, value in plain.items() if name not in PERSON_FILES}
         if any(path is not None for path in (self.nodes, self.edges, self.graph)):
             plain["root"] = None
         return Source(**plain) if items is None else ListSource(**plain, items=items, **ratings)
+
+    @property
+    def has_persons(self) -> bool:
+        """Whether any table of persons, rows or a catalog is given."""
+        return any(getattr(self, name) is not None for name in PERSON_FILES)
 
     def topology(self) -> "Graph":
         """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
@@ -211,7 +221,7 @@ DATA = frozenset(descriptions_of(DataOptions, PANELS))
 # What commands that do not read all of a graph's data read of them.
 Tables = Annotated[DataOptions, DATA.difference(NO_TABLES)]
 TablesToPredict = Annotated[DataOptions, DATA.difference(NO_TABLES, LABELS)]
-PREPARED = DATA.difference(NO_TABLES, ("edges", "node_ids", "weight", "max_weight"))
+PREPARED = DATA.difference(NO_TABLES, PERSON_FILES, ("edges", "node_ids", "weight", "max_weight"))
 TablesToPrepare = Annotated[DataOptions, PREPARED]
 EdgeList = Annotated[DataOptions, frozenset(("dataset", "root", *EDGE_LIST))]
 MovedData = Annotated[DataOptions, frozenset(("root", "nodes", "edges"))]

@@ -11,6 +11,7 @@ from graphveil.cli.help import Declaration, check_choice
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.runs.source import PublicFlags, Source
+from graphveil.runs.table_source import PERSON_FILES, TablesSource, with_keys_of
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -95,7 +96,7 @@ def predict(
         return
     model = load_model(run)
     public.check(model.guarantee.unit)
-    if data.nodes is None and data.edges is None:
+    if data.nodes is None and data.edges is None and not data.has_persons:
         restore_earlier_predictions(run, model)
         table = predictions_table(model.outputs(None), model.named_classes, model.ids_)
         withheld = withheld_files(model.guarantee.unit)
@@ -151,7 +152,7 @@ def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: P
     from graphveil.runs.run_folder import RunFolder, read_json
 
     # Without the run's internal part nothing is known of the tables of the training.
-    internal, known = RunFolder(run), dict[str, Any]()
+    internal, known, configuration = RunFolder(run), dict[str, Any](), dict[str, Any]()
     if internal.lock.is_file():
         configuration = read_json(internal.lock)["configuration"]
         roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
@@ -165,16 +166,19 @@ def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: P
     named = {name: known.get(name) for name in ("id", "source", "target", "weight", "max_weight")}
     named |= {name: value for name, value in given(data).items() if value is not None}
     numbers = not model.named_classes
-    origin = Source(
-        **named
-        | {
-            "directed": data.directed or bool(known.get("directed")),
-            "to_predict": True,
-            "task": REGRESSION if numbers else None,
-            "aside": aside,
-            "encoding": encoding,
-        }
-    )
+    named |= {
+        "directed": data.directed or bool(known.get("directed")),
+        "to_predict": True,
+        "task": REGRESSION if numbers else None,
+        "aside": aside,
+        "encoding": encoding,
+    }
+    if data.has_persons:
+        named["rows"] = with_keys_of(configuration.get("data.rows", ()), data.rows or ())
+        named["public"] = data.public or configuration.get("data.public")
+        origin: Source = TablesSource(**named)
+    else:
+        origin = Source(**{name: value for name, value in named.items() if name not in PERSON_FILES})
     graph = origin.load() if numbers else origin.load(classes=model.named_classes)
     return graph.replace(public=public.part(graph, origin, seed=0))
 
@@ -199,7 +203,8 @@ def _facts(
     from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
-    rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
+    node = "person" if graph.num_far_ends else "node"
+    rows = [("data", f"{counted(graph.num_nodes, node)}, {counted(graph.num_features, 'feature')}")]
     if privacy_cost is None:
         reason = f"this model does not query the {about} of a graph to predict"
         if known:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from graphveil.data import Graph
+    from graphveil.data.relational import Relation
 
 NODE_IDS = "people"  # the fingerprint part of the people alone, without their edges or records
 _BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
@@ -91,17 +92,40 @@ def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     from graphveil.core.edges.blocks import blocks
 
     adjacency, count = graph.adjacency, 0
+    ends = np.concatenate([names, *_far_names(graph)])
     sums = np.zeros(2, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for block in blocks(adjacency, _ROWS):
             for part in block.pieces(_ROWS, _BLOCK):
                 into = np.repeat(np.arange(part.start, part.stop), part.degrees.numpy())
-                pair = splitmix64(names[part.sources.numpy()] ^ splitmix64(names[into]))
+                pair = splitmix64(ends[part.sources.numpy()] ^ splitmix64(ends[into]))
                 sums += np.array([pair.sum(), splitmix64(pair).sum()], dtype=np.uint64)
             count += len(block.sources)
     yield f"{graph.num_nodes} {adjacency.directed} {count}".encode()
     yield sums.tobytes()
     yield np.sort(names).tobytes()
+
+
+def _relations(graph: "Graph") -> "tuple[Relation, ...]":
+    from graphveil.data.relational import RelationalGraph
+
+    return graph.relations if isinstance(graph, RelationalGraph) else ()
+
+
+def _far_names(graph: "Graph") -> Iterator[Numbers]:
+    """Yield numbers of the far ends of each table, which depend on its name and their places alone."""
+    for one in _relations(graph):
+        yield splitmix64(hash_ids([one.name]) ^ np.arange(one.stop - one.first, dtype=np.uint64))
+
+
+def _catalogs(graph: "Graph") -> "Iterator[Tensor]":
+    """Yield the public catalogs of tables, in order."""
+    import torch
+
+    for one in _relations(graph):
+        title = f"{one.name} {one.entities} {one.values} {one.persons} {one.digest}"
+        yield torch.frombuffer(bytearray(title.encode()), dtype=torch.uint8)
+        yield from () if one.features is None else _arrays_of(one.features)
 
 
 def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
@@ -165,7 +189,7 @@ def _tag(key: bytes, graph: "Graph") -> bytes:
         f"{graph.directed} {graph.adjacency.max_weight}".encode(), key=key, digest_size=_KEY_BYTES
     )
     public = [] if graph.public is None else graph.public.arrays
-    for array in (*_feature_arrays(graph), *graph.adjacency.arrays, *public):
+    for array in (*_arrays_of(graph.x), *graph.adjacency.arrays, *public, *_catalogs(graph)):
         flat = np.ascontiguousarray(array.numpy())
         digest.update(f"{flat.dtype} {flat.shape}".encode())
         digest.update(flat.data.cast("B") if flat.size else b"")
@@ -176,8 +200,8 @@ def graph_arrays(graph: "Graph") -> "Iterator[Tensor]":
     """Yield everything that a run reads of a graph, in order."""
     import torch
 
-    yield from _feature_arrays(graph)
-    yield from (graph.y, *graph.adjacency.arrays)
+    yield from _arrays_of(graph.x)
+    yield from (graph.y, *graph.adjacency.arrays, *_catalogs(graph))
     yield from () if graph.label_sets is None else (graph.label_sets,)
     yield from () if graph.public is None else graph.public.arrays
     yield from (mask for mask in (graph.train_mask, graph.val_mask, graph.test_mask) if mask is not None)
@@ -186,10 +210,9 @@ def graph_arrays(graph: "Graph") -> "Iterator[Tensor]":
     yield torch.frombuffer(bytearray(names), dtype=torch.uint8)
 
 
-def _feature_arrays(graph: "Graph") -> "list[Tensor]":
+def _arrays_of(x: Any) -> "list[Tensor]":
     import torch
 
-    x = graph.x
     return [torch.from_numpy(part) for part in _parts_of(x)] if isinstance(x, sparse.csr_array) else [x]
 
 

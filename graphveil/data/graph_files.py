@@ -560,6 +560,7 @@ class SerializedGraph:
     fields: dict[str, Any]
     edges: tuple[Any, ...]
     public: tuple[tuple[Any, ...], npt.NDArray[np.bool_]] | None
+    kind: type[Graph] = Graph
 
     @classmethod
     def from_graph(cls, graph: Graph) -> SerializedGraph:
@@ -568,13 +569,13 @@ class SerializedGraph:
         public = None
         if graph.public is not None:
             public = _as_arrays(graph.public.edges), graph.public.private_nodes.numpy()
-        return cls(arrays, _as_arrays(graph.adjacency), public)
+        return cls(arrays, _as_arrays(graph.adjacency), public, type(graph))
 
     def restored(self) -> Graph:
         public = None
         if self.public is not None:
             public = PublicPart(_from_arrays(*self.public[0]), torch.from_numpy(self.public[1]))
-        return Graph(**self.fields, adjacency=_from_arrays(*self.edges), public=public)
+        return self.kind(**self.fields, adjacency=_from_arrays(*self.edges), public=public)
 
 
 def _as_arrays(edges: Adjacency) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, pairwise
 from os import PathLike
 from pathlib import Path
@@ -25,7 +25,7 @@ from graphveil.core.features import Features, as_features, to_dense
 from graphveil.core.unit import NoUnit, Person, Row
 from graphveil.data.conversion import as_targets, fields_from_tables
 from graphveil.data.graph import Graph
-from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
+from graphveil.data.tables.encoding import CONSTANT_FEATURE, REGRESSION, Encoding
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     NULL_VALUES,
@@ -40,7 +40,7 @@ from graphveil.data.tables.files import (
     read,
 )
 from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
-from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
+from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Relation:
         features: Public attributes of the entities (entities, d), or None.
         columns: Names of the columns of the catalog that became attributes.
         persons: How far ends that are persons are declared.
-        digest: Digest of the public ids of the entities.
+        digest: Digest of the public ids of the entities and of the values.
         ids: The ids; None for indices.
         levels: Lower bound or name of each value but the first; empty without values.
     """
@@ -260,11 +260,11 @@ class Tables:
         checks.one_of(("error", "drop"), unknown_ids=unknown_ids)
         read = _persons(persons, {"id": id, "label": label, **options})
         csv_format = TableOptions(
-            delimiter=options.get("delimiter"), decimal=options.get("decimal")
+            **{name: options.get(name) for name in ("delimiter", "decimal", "encoding")}
         ).csv_format
         people, person_ids = read.pop("known"), read["ids"]
         catalogs = {key: _Catalog.read(key, given, csv_format) for key, given in (public or {}).items()}
-        _check_rows(rows, catalogs)
+        _check_rows(rows, catalogs, before)
         relations, ends, first = [], [], len(person_ids)
         for title, one in rows.items():
             catalog = _catalog_of(title, one, catalogs, people)
@@ -276,7 +276,7 @@ class Tables:
                 catalog.features,
                 catalog.columns,
                 one.persons,
-                catalog.digest,
+                catalog.digest(one),
                 None if catalog.known is None else id_array(catalog.known.ids),
                 tuple(one.bins if one.bins is not None else (one.values or ())),
             )
@@ -521,8 +521,8 @@ def check_tables(graph: Graph, unit: str | None) -> None:
     if not isinstance(graph, RelationalGraph):
         if isinstance(unit, str) and unit in TABLE_UNITS:
             raise UnitError(
-                f"unit {unit!r} is for several tables, but this is one graph. Build gv.Tables, or use unit "
-                "'undirected-edge' or 'node'."
+                f"unit {unit!r} is for several tables, but this is one graph. Pass gv.Tables "
+                "(--persons, --rows), or use unit 'undirected-edge' or 'node'."
             )
         return
     if unit not in (*TABLE_UNITS, NoUnit.name, None):
@@ -565,7 +565,7 @@ class _Catalog:
 
     @classmethod
     def read(cls, name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
-        source = _source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
+        source = table_source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
         if source is None:
             source = FrameSource.from_frame({name: given}, f"catalog {name!r}")
         names = source.names()
@@ -579,11 +579,10 @@ class _Catalog:
         x, columns = _attributes(source, id, csv_format)
         return cls(known, len(known.ids), x, columns)
 
-    @property
-    def digest(self) -> str:
-        if self.known is None:
-            return ""
-        text = "\n".join(map(str, self.known.ids.to_pylist()))
+    def digest(self, rows: Rows) -> str:
+        """Return the digest of the ids and of the values of a table."""
+        ids = [] if self.known is None else self.known.ids.to_pylist()
+        text = "\n".join(map(str, (rows.bins, rows.values, *ids)))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -593,7 +592,7 @@ def _is_table(given: Any) -> bool:
     return hasattr(given, "columns") or hasattr(given, "column_names") or hasattr(given, "collect_schema")
 
 
-def _source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
+def table_source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
     if isinstance(given, str) and "://" in given:
         return _database_table(given)
     if isinstance(given, str | PathLike):
@@ -627,17 +626,16 @@ def _database_table(address: str) -> FrameSource:
 
 
 def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
-    read = TableOptions.from_keywords({"source": "\0owner", "target": "\0far", **options})
+    read = TableOptions.from_keywords(options)
     unknown = sorted(set(options) - {"id", "label"} - _PERSON_OPTIONS)
     if unknown:
         raise ConfigError(
             f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(_PERSON_OPTIONS))}"
         )
-    if read.label is None and read.classes is None:
+    if read.label is None and read.classes is None and read.task != REGRESSION:
         raise GraphError("The label column is missing. Name it with label= (--label).")
-    source = _source(given, "persons", read.csv_format)
-    nothing = FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows")
-    found = inspect_tables(source, nothing, read)
+    source = table_source(given, "persons", read.csv_format)
+    found = inspect_persons(source, read)
     found.raise_problems()
     fields = fields_from_tables(found, classes_given=read.classes is not None)
     for name in ("source", "target", "weight"):
@@ -651,9 +649,20 @@ def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None or name == "ids"}
 
 
+def inspect_persons(
+    persons: TableSource, options: TableOptions, *, private_records: bool = False
+) -> TableInspection:
+    """Read a table of persons, and collect all validation errors, as ``inspect_tables`` does for a graph."""
+    nothing = FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows")
+    alone = replace(options, source="\0owner", target="\0far")
+    found = inspect_tables(persons, nothing, alone, private_records=private_records)
+    found.columns = [replace(one, table="persons") for one in found.columns if one.table == "nodes"]
+    return found
+
+
 _PERSON_OPTIONS = {
     "split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal", "classes",
-    "task", "encoding",
+    "task", "encoding", "aside",
 }  # fmt: skip
 
 
@@ -707,7 +716,7 @@ def _scaled(x: npt.NDArray[Any]) -> Features | None:
     return as_features(((x - low) / np.where(varied, high - low, 1))[:, varied]) if varied.any() else None
 
 
-def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> None:
+def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog], before: object) -> None:
     if not isinstance(rows, Mapping) or not rows or not all(isinstance(each, Rows) for each in rows.values()):
         raise ConfigError("rows= must be a mapping of names to gv.Rows, with at least one table.")
     for (first, one), (second, other) in combinations(rows.items(), 2):
@@ -716,6 +725,8 @@ def _check_rows(rows: Mapping[str, Rows], catalogs: Mapping[str, _Catalog]) -> N
                 f"{first!r} and {second!r} are the same table with two owners, so that each row would be in "
                 "the records of two persons. List the table once, with persons= for its other persons."
             )
+    if before is not None and all(each.time is None for each in rows.values()):
+        raise ConfigError("before= has no effect, because no table names a column with time=. Name it.")
     unused = set(catalogs) - {each.catalog or each.far for each in rows.values()}
     if unused:
         raise ConfigError(
@@ -780,7 +791,7 @@ def _ends(
     csv_format: CsvFormat,
 ) -> tuple[Ids, Ids]:
     """Return the owners of a table's rows, and their far ends as nodes; each row is read by itself."""
-    source = _source(rows.table, f"table {title!r}", csv_format)
+    source = table_source(rows.table, f"table {title!r}", csv_format)
     named = [rows.owner] if rows.far is None else [rows.owner, rows.far]
     others = [name for name in (rows.value, rows.time if before is not None else None) if name is not None]
     if isinstance(source, FileSource):

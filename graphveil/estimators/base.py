@@ -169,6 +169,7 @@ class Estimator(Model):
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
     deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
     as_published: ClassVar[bool] = False  # whether a graph is prepared and split as in a paper
+    fits: ClassVar[str] = "graph"  # what it needs: a graph, or tables
     reads_tables: ClassVar[bool] = False  # whether it supports units of several tables
     baseline: ClassVar[str] = "mlp"  # no-graph baseline
     baseline_keywords: ClassVar[tuple[str, ...]] = ()  # that it shares, besides unit and budget

@@ -289,9 +289,11 @@ def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
         return ("all",) if isinstance(unit, NodeUnit) else ()
     count = len(event.events)
     names: Sequence[str] = event.partition.split("/")
-    if not isinstance(unit, NodeUnit):
+    if len(names) == count:
+        pass
+    elif not isinstance(unit, NodeUnit):  # the partition's own name does not list its groups
         names = PAIR_PARTS.split("/")
-    elif len(names) != count:  # the partition's own name does not list its groups
+    else:
         names = _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
     paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
     return ("all",) if len(paying) == count else paying

@@ -27,7 +27,7 @@ from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.ledger import Entry, JointLedger, attach_ledger, charge, ledger_of
-from graphveil.core.unit import LocalAttributes
+from graphveil.core.unit import LocalAttributes, Person, Row
 from graphveil.data.fingerprint import Numbers, fingerprint_parts, hash_ids
 from graphveil.errors import ArtifactError, ConfigError, InputError, MissingDependencyError, PrivacyError
 from graphveil.ledger.chain import Account, unit_delta, unit_key
@@ -179,7 +179,7 @@ class RunAccount:
         count = counted(spent.releases, "release")
         when = "so far, any of this run among them" if resumed else "before this one"
         part = dict(self.people).get(self.ledger.name)
-        nodes = "" if part is None else f", with {_percent(part)} of these nodes"
+        nodes = "" if part is None else f", with {_percent(part)} of these {self._nodes}"
         return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
 
     def after(self) -> str:
@@ -198,17 +198,20 @@ class RunAccount:
     def _elsewhere(self) -> str:
         """Which other datasets have some of these nodes, and are not charged."""
         found = [
-            f"{_percent(part)} of these nodes are in {name!r}, too, which is not charged"
+            f"{_percent(part)} of these {self._nodes} are in {name!r}, too, which is not charged"
             for name, part in self.people
             if name != self.ledger.name and name not in self.others
         ]
         return "".join(f"; {words}" for words in found[:_MAX_NAMES])
 
     @property
+    def _nodes(self) -> str:
+        return "persons" if self.unit in (Row.name, Person.name) else "nodes"
+
+    @property
     def _about(self) -> str:
-        if self.unit.startswith("node"):
-            return "people"
-        return "records" if self.unit.startswith("local") else "edges"
+        words = {Row.name: "rows", Person.name: "people", LocalAttributes.name: "records"}
+        return "people" if self.unit.startswith("node") else words.get(self.unit, "edges")
 
     def _spent(self) -> tuple[Account, float]:
         spent = account_under(self.ledger, self.unit)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
 from graphveil._util.figures import counted
-from graphveil.core.unit import LocalAttributes, NodeRecord, NoUnit, parse_unit
+from graphveil.core.unit import LocalAttributes, NodeRecord, NoUnit, Person, Row, parse_unit
 from graphveil.data.tables.encoding import empty_part_message
 from graphveil.errors import ConfigError, GraphError, PrivacyError, UnitError
 from graphveil.privacy import Guarantee
@@ -89,6 +89,7 @@ class Experiment:
             checks.one_of(tuple(RECIPES), recipe=self.recipe)
         if self.pairs:
             self._check_pairs()
+        self._check_tables()
         _ = self._first
         self.public.check(self.parameters.get("unit"))
 
@@ -110,6 +111,24 @@ class Experiment:
         if lists != (self.method == RECOMMENDER):
             needs = "has no items" if lists else "needs --items, a table of all items"
             raise ConfigError(f"Method {self.method} {needs}. Correct the command.")
+
+    def _check_tables(self) -> None:
+        fits = "graph" if self.pairs else method_class(self.method).fits
+        persons = self.source.has_persons
+        if persons and (self.pairs or not method_class(self.method).reads_tables):
+            raise ConfigError(
+                f"Method {self.method} learns from one graph, and these are several tables. Use method "
+                "relational, or mlp for the attributes of persons alone."
+            )
+        if fits == "tables" and not persons:
+            raise ConfigError(
+                f"Method {self.method} learns from several tables. Set --persons FILE --id COLUMN --label "
+                "COLUMN --rows FILE:owner=COLUMN instead of a graph."
+            )
+        if persons and self.recipe is not None:
+            raise ConfigError(
+                f"Recipe {self.recipe!r} prepares a graph, and these are several tables. Remove --recipe."
+            )
 
     @cached_property
     def as_published(self) -> bool:
@@ -283,7 +302,8 @@ class Preview:
         data: Any = self.data
         if data is not self.graph:
             return f"{counted(data.num_users, 'user')}, {counted(data.num_items, 'item')}"
-        return f"{counted(data.num_nodes, 'node')}, {counted(data.num_features, 'feature')}"
+        node = "person" if self.experiment.source.has_persons else "node"
+        return f"{counted(data.num_nodes, node)}, {counted(data.num_features, 'feature')}"
 
 
 def graph_of(data: "Graph | Interactions") -> "Graph":
@@ -364,7 +384,7 @@ def _delta_source(model: Any, guarantee: Guarantee, data: Any) -> str:
     if model.delta != "auto":
         return "as given"
     nodes = graph_of(data).num_nodes
-    bound = counted(nodes, "node")
+    bound = counted(nodes, "person" if guarantee.unit in (Row.name, Person.name) else "node")
     if data is not graph_of(data):
         records = guarantee.unit == NodeRecord.name
         bound = counted(data.num_users, "user") if records else f"{nodes:,} users and items"

@@ -290,6 +290,10 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
     locked = read_json(folder.lock)["configuration"]
     data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
     data |= {name: value for name, value in overrides.items() if value is not None}
+    if "persons" in data:
+        raise ConfigError(
+            f"No attack is implemented for several tables. Run `graphveil audit {folder.root}`."
+        )
     model = load_any(place)
     if model.method == RECOMMENDER:
         raise ConfigError(

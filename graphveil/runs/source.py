@@ -56,12 +56,7 @@ class Source(TableFiles):
                     "columns. Remove one of them."
                 )
             return
-        if self.task is not None:
-            checks.one_of(TASKS, task=self.task)
-        if self.task == REGRESSION and self.classes is not None:
-            raise ConfigError(
-                "--task regression predicts a number, so there are no classes. Remove --classes."
-            )
+        self._check_task()
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
         if (self.weight is None) != (self.max_weight is None):
             raise ConfigError(
@@ -73,7 +68,8 @@ class Source(TableFiles):
         if not files:
             raise ConfigError(
                 "No data were given. Set --dataset NAME (see `graphveil datasets`), or --nodes FILE --edges "
-                "FILE --id COLUMN --label COLUMN --source COLUMN --target COLUMN."
+                "FILE --id COLUMN --label COLUMN --source COLUMN --target COLUMN. For several tables set "
+                "--persons FILE --id COLUMN --label COLUMN --rows FILE:owner=COLUMN."
             )
         if missing:
             tables = f"--nodes {self.nodes} --edges {self.edges}"
@@ -82,6 +78,14 @@ class Source(TableFiles):
             raise ConfigError(
                 "A graph from files needs two tables and the names of their columns. "
                 f"Add {', '.join(missing)}.{advice}"
+            )
+
+    def _check_task(self) -> None:
+        if self.task is not None:
+            checks.one_of(TASKS, task=self.task)
+        if self.task == REGRESSION and self.classes is not None:
+            raise ConfigError(
+                "--task regression predicts a number, so there are no classes. Remove --classes."
             )
 
     def inspect_tables(
@@ -107,6 +111,11 @@ class Source(TableFiles):
     @cached_property
     def _seen(self) -> list[TableInspection | None]:
         return [None]
+
+    @property
+    def has_persons(self) -> bool:
+        """Whether the data are tables of persons and their rows."""
+        return False
 
     @property
     def name(self) -> str:
@@ -251,6 +260,12 @@ class InMemorySource(Source):
     @property
     def published_name(self) -> str:
         return "a private graph, given in Python"
+
+    @property
+    def has_persons(self) -> bool:
+        from graphveil.data.relational import RelationalGraph
+
+        return isinstance(self.graph, RelationalGraph)
 
     @property
     def fixed_split(self) -> bool:

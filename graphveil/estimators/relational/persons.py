@@ -219,7 +219,11 @@ class PersonMethod(Method):
 
 def catalogs_of(view: RelationalGraph) -> tuple[str, ...]:
     """Return names, sizes and digests of the catalogs and values of all tables."""
-    return tuple(f"{each.name}/{each.entities}/{each.values}/{each.digest}" for each in view.relations)
+    return tuple(
+        f"{each.name}/{each.entities}/{each.values}/{0 if each.features is None else each.features.shape[1]}/"
+        f"{each.digest}"
+        for each in view.relations
+    )
 
 
 def features_of(view: RelationalGraph, items: bool) -> Any:

@@ -1,0 +1,302 @@
+"""Tables of persons and of their rows on the command line: ``ratings.csv:owner=user,far=movie``."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil._util import checks
+from graphveil._util.escape import without_password
+from graphveil.core.unit import is_node_level
+from graphveil.data.tables.inspect_tables import TableInspection, TableOptions
+from graphveil.errors import ConfigError, GraphError
+from graphveil.runs.source import Source
+
+if TYPE_CHECKING:
+    from graphveil.data.relational import RelationalGraph, Rows
+
+_COLUMNS = ("owner", "far", "catalog", "value", "bins", "values", "time", "persons")
+_SPECS = {"--rows": (*_COLUMNS, "name"), "--public": ("id",)}
+_EXAMPLES = {
+    "--rows": "--rows ratings.csv:owner=user,far=movie,value=stars,bins=3|4",
+    "--public": "--public movies.csv:id=movie",
+}
+_FIRST_KEY = re.compile(r":(?=[\w-]*=)")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+# How Python writes what a table is given with; the first is that of another option.
+_IN_PYTHON = re.compile(
+    r"public=\{'(?P<public>[^']*)': ids\}"
+    rf"|\b(?P<key>{'|'.join(_COLUMNS)})=(?P<value>'[^']*'|\[[^\]]*\])?(?=[ ,.])"
+)
+_GIVEN = ("split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal")
+_OF_PERSONS = ("id", "label", *_GIVEN, "classes", "task", "encoding", "aside")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonFiles:
+    """A table of persons, tables of rows that persons own, and public catalogs.
+
+    Data:
+        persons (FILE): Table of persons with the columns --id and --label, instead of --nodes. Options of the
+            node table apply to it. For relational and mlp.
+        rows (FILE:KEY=...,...): Table of rows that persons own, with owner=COLUMN; optional far=COLUMN (other
+            end), catalog=NAME (its public list), value=COLUMN with bins=3|4 or values=view|buy, time=COLUMN,
+            name=NAME, and persons=one-sided or mutual if far ends are persons. FILE may be URL#TABLE of a
+            database. Repeatable.
+        public (FILE:id=COLUMN): Public catalog of far ends, named like its id column. Other columns are
+            attributes. Repeatable.
+        before (DATE): Use rows with an earlier time only.
+    """
+
+    persons: str | None = None
+    rows: list[str] | None = None
+    public: list[str] | None = None
+    before: str | None = None
+
+
+PERSON_FILES = tuple(part.name for part in fields(PersonFiles))
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of rows, or one catalog, as it is written on the command line.
+
+    Args:
+        flag: Option that it is a value of.
+        table: File, or ``URL#TABLE`` of a database.
+        keys: Column or value of each key.
+
+    >>> TableSpec.parse("--rows", "shop/ratings.csv:owner=user,bins=3|4")
+    TableSpec(flag='--rows', table='shop/ratings.csv', keys={'owner': 'user', 'bins': '3|4'})
+    >>> TableSpec.parse("--rows", "sqlite:///shop.db#orders:owner=user").name
+    'orders'
+    """
+
+    flag: str
+    table: str
+    keys: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, flag: str, text: str) -> "TableSpec":
+        """Read one value; an error names the part that is wrong."""
+        start = max(0, text.find("#")) if "://" in text else 0  # a URL has colons of its own
+        colon = _FIRST_KEY.search(text, start)
+        table, rest = (text, "") if colon is None else (text[: colon.start()], text[colon.end() :])
+        spec, example = without_password(f"{flag} {table}"), f"Example: {_EXAMPLES[flag]}."
+        keys = dict[str, str]()
+        for part in rest.split(",") if rest else ():
+            key, _, value = part.partition("=")
+            if not value:
+                raise ConfigError(f"{spec}: {part!r} has no value. Write KEY=VALUE. {example}")
+            if key not in _SPECS[flag]:
+                near = checks.suggestion(key, _SPECS[flag]) or "."
+                raise ConfigError(f"{spec}: {key!r} is no key{near} Keys: {', '.join(_SPECS[flag])}.")
+            if key in keys:
+                raise ConfigError(f"{spec}: {key!r} is given twice. Keep one.")
+            keys[key] = value
+        if not table:
+            raise ConfigError(f"{flag} {text!r} has no file before the colon. {example}")
+        if "://" in table and not table.partition("#")[2]:
+            raise ConfigError(f"{spec} names no table of the database. Write URL#TABLE:{rest}.")
+        return cls(flag, table, keys)
+
+    def __str__(self) -> str:
+        keys = ",".join(f"{key}={value}" for key, value in self.keys.items())
+        return f"{self.table}:{keys}" if keys else self.table
+
+    @property
+    def name(self) -> str:
+        """The name of a table of rows, or of a catalog."""
+        own = self.keys.get("name") if self.flag == "--rows" else self.keys.get("id", "id")
+        if own is not None and (self.flag, own) != ("--public", "id"):
+            return own
+        return table_name(self.table)
+
+    def rows(self) -> "Rows":
+        """Return the table with its columns.
+
+        Raises:
+            ConfigError: If a key is missing, or its value is invalid.
+        """
+        from graphveil.data.relational import Rows
+
+        keys: dict[str, Any] = {key: value for key, value in self.keys.items() if key != "name"}
+        if "owner" not in keys:
+            raise ConfigError(
+                f"{without_password(f'{self.flag} {self.table}')} does not state who owns a row. Add the column "
+                f"of the owner. Example: {_EXAMPLES[self.flag]}."
+            )
+        if "bins" in keys:
+            try:
+                keys["bins"] = [float(number) for number in keys["bins"].split("|")]
+            except ValueError:
+                raise ConfigError(
+                    f"--rows {self.table}: 'bins={keys['bins']}' must be numbers between bars. "
+                    "Example: 'bins=3|4'."
+                ) from None
+        if "values" in keys:
+            keys["values"] = keys["values"].split("|")
+        with in_keys(f"Table {self.name!r}: "):
+            return Rows(self.table, **keys)
+
+
+def table_name(table: str) -> str:
+    """Return the stem of a file, or the name of a table of a database.
+
+    >>> table_name("shop/ratings.csv.gz"), table_name("sqlite:///shop.db#orders")
+    ('ratings', 'orders')
+    """
+    return table.rpartition("#")[2] if "://" in table else Path(table).name.partition(".")[0]
+
+
+@contextmanager
+def in_keys(prefix: str = "") -> Iterator[None]:
+    """Write keys of tables in error messages as on the command line, and not as in Python.
+
+    >>> with in_keys("Table 'a': "): raise ConfigError("Pass bins=[3, 4], or public={'movie': ids}.")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: Table 'a': Pass 'bins=3|4', or --public FILE:id=movie.
+    """
+
+    def spelled(match: re.Match[str]) -> str:
+        if match["public"] is not None:
+            return f"--public FILE:id={match['public']}"
+        items = (item.strip().strip("'") for item in (match["value"] or "").strip("[]").split(","))
+        return f"'{match['key']}={'|'.join(items)}'"
+
+    try:
+        yield
+    except (ConfigError, GraphError) as error:
+        if type(error) not in (ConfigError, GraphError):
+            raise
+        raise type(error)(prefix + _IN_PYTHON.sub(spelled, str(error))) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesSource(Source, PersonFiles):
+    """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
+
+    def __post_init__(self) -> None:
+        self._check_task()
+        needed = ("persons", "rows", "id", *(() if self.to_predict else ("label",)))
+        missing = [f"--{name}" for name in needed if not getattr(self, name)]
+        if missing:
+            raise ConfigError(
+                "Several tables need a table of persons and at least one of rows that persons own. "
+                f"Add {', '.join(missing)}. Example: --persons users.csv --id user --label churn "
+                f"{_EXAMPLES['--rows']}."
+            )
+        if self.unknown_ids == "add":
+            raise ConfigError(
+                "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids drop, "
+                "or list all persons in --persons."
+            )
+        _ = self.choices, self.tables_of_rows, self.catalogs
+
+    @property
+    def has_persons(self) -> bool:
+        return True
+
+    @property
+    def name(self) -> str:
+        """What tables call the data: the stem of the file of persons."""
+        return table_name(str(self.persons))
+
+    @property
+    def published_name(self) -> str:
+        return "private tables, read from files"
+
+    @property
+    def tables_of_rows(self) -> "dict[str, Rows]":
+        """The tables of rows by name."""
+        return {name: spec.rows() for name, spec in specs_by_name("--rows", self.rows or ()).items()}
+
+    @property
+    def catalogs(self) -> dict[str, str]:
+        """The catalogs by name."""
+        return {name: spec.table for name, spec in specs_by_name("--public", self.public or ()).items()}
+
+    @property
+    def person_options(self) -> dict[str, Any]:
+        """How the table of persons is read."""
+        given = {name: getattr(self, name) for name in _OF_PERSONS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def inspect_tables(
+        self, *, unit: str | None = None, private_records: bool = False
+    ) -> TableInspection | None:
+        """Read the table of persons, and report all validation errors in one error."""
+        from graphveil.data.relational import inspect_persons, table_source
+
+        persons = table_source(self.persons, "persons", self.csv_format)
+        private = private_records or is_node_level(unit)
+        found = inspect_persons(persons, TableOptions(**self.person_options), private_records=private)
+        found.raise_problems()
+        return found
+
+    def load(self, classes: tuple[str, ...] | None = None) -> "RelationalGraph":
+        """Read all tables; ``classes`` fixes the labels and their order beforehand."""
+        from graphveil.data.relational import Tables
+
+        if classes is not None:
+            return replace(self, classes=classes).load()
+        with in_keys():
+            return Tables(
+                self.persons,
+                rows=self.tables_of_rows,
+                public=self.catalogs,
+                before=_date(self.before),
+                unknown_ids=self.unknown_ids or "error",
+                name=f"files:{self.name}",
+                **self.person_options,
+            ).graph
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the flags without passwords of databases."""
+        given = super().as_dict()
+        texts = {name: given[name] for name in ("persons", "rows", "public") if name in given}
+        return given | {
+            name: without_password(text) if isinstance(text, str) else [*map(without_password, text)]
+            for name, text in texts.items()
+        }
+
+
+def specs_by_name(flag: str, texts: Sequence[str]) -> dict[str, TableSpec]:
+    """Return tables by name.
+
+    Raises:
+        ConfigError: If two have the same name.
+    """
+    found = dict[str, TableSpec]()
+    for text in texts:
+        spec = TableSpec.parse(flag, text)
+        if spec.name in found:
+            own = "Add name=NAME to one" if flag == "--rows" else "Rename the id column of one"
+            raise ConfigError(f"{flag}: two tables are called {spec.name!r}. {own}.")
+        found[spec.name] = spec
+    return found
+
+
+def with_keys_of(trained: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return tables of rows in the order of the training; keys that are not given are those of the training.
+
+    >>> with_keys_of(["a.csv:owner=x", "b.csv:owner=y,far=z"], ["new/b.csv:far=w", "new/a.csv"])
+    ['new/a.csv:owner=x', 'new/b.csv:owner=y,far=w']
+    """
+    known, found = specs_by_name("--rows", trained), specs_by_name("--rows", texts)
+    order = sorted(found, key=lambda name: [*known].index(name) if name in known else len(known))
+    keys = {name: {**known[name].keys, **one.keys} if name in known else one.keys for name, one in found.items()}
+    return [str(replace(found[name], keys=keys[name])) for name in order]
+
+
+def _date(text: str | None) -> str | int | float | None:
+    """Return a date as text, and a number, such as a time stamp, as a number.
+
+    >>> _date("2024-06-01"), _date("978300760"), _date(None)
+    ('2024-06-01', 978300760, None)
+    """
+    if text is None or not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
