@@ -34,6 +34,11 @@ _MUTUAL_EDGES = (
     "protects it in one of them. The suggested command has --unit node, which protects a node with all its "
     "edges. If each row is an edge that its source declares, add --directed."
 )
+_TWO_COMMANDS = (
+    "The two ends of a row are of different kinds, such as users and items. To predict labels of users, use "
+    "--persons, --rows and --public; `graphveil check` with these options shows how each column is used. To "
+    "recommend items, use method recommender. ITEMS.csv is a public table of all items."
+)
 _MOST_CLASSES = 20  # of a column that may be a label
 _LABEL_WORDS = re.compile(
     "label|class|y|target|risk|churn(ed)?|fraud|outcome|segment|default(ed)?|status|group|team|community|"
@@ -56,12 +61,19 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     """
     from graphveil.data.tables.encoding import Encoding
     from graphveil.data.tables.files import FileSource
-    from graphveil.data.tables.ids import end_of_another_kind
+    from graphveil.data.tables.ids import ITEMS_HINT, end_of_another_kind
     from graphveil.data.tables.inspect_tables import edges_file, guess_roles, inspect_tables
 
     screen = Screen(as_json=json)
+    if data.has_persons:
+        from graphveil.cli.check_persons import check_persons
+
+        check_persons(data, unit, screen)
+        return
     if data.nodes is None or data.edges is None:
-        raise ConfigError("check needs two tables. Add --nodes FILE and --edges FILE.")
+        raise ConfigError(
+            "check needs two tables. Add --nodes FILE and --edges FILE, or --persons FILE and --rows FILE."
+        )
     choices, private = data.choices, is_node_level(unit)
     paths = data.nodes, edges_file(data.edges)
     nodes, edges = (FileSource(path, choices.csv_format) for path in paths)
@@ -69,7 +81,7 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     found, unlabeled = inspect_tables(nodes, edges, columns, private_records=private), ""
     if not columns.label and not columns.classes:
         unlabeled = "No label column is given. Set --label, and replace COLUMN in the suggested command."
-        likely = _likely_label(nodes, columns.roles, choices)
+        likely = likely_label(nodes, columns.roles, choices)
         if likely is not None:
             labeled = replace(columns, label=likely)
             retried = inspect_tables(nodes, edges, labeled, private_records=private)
@@ -81,18 +93,22 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
                 )
     roles = columns.roles
     problems = [*map(in_options, found.problems), *filter(None, [unlabeled])]
-    unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
+    unfit = [] if problems else find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None
     in_two_records = unit == NodeRecord.name and not columns.directed
-    notes_on_labels = _missing_label_note(found.class_names, columns.classes is not None)
+    notes_on_labels = missing_label_note(found.class_names, columns.classes is not None)
     if columns.classes is not None and private:
         notes_on_labels.append(
             "Labels that are spelled otherwise than in --classes count as missing. Unit "
             f"{unit!r} protects labels, so this is not reported."
         )
-    if end_of_another_kind(roles.id, nodes.title, roles.source, roles.target) is not None:
-        command = suggested_command(_recommender_words(columns, edges.names()), [])
+    other = end_of_another_kind(roles.id, nodes.title, roles.source, roles.target)
+    if other is not None or any(ITEMS_HINT in problem for problem in found.problems):
+        if not columns.label and not columns.classes:
+            columns = replace(columns, label=likely_label(nodes, roles, choices))
+        command = suggested_command(_items_words(columns, edges.names(), data.classes), [])
+        notes_on_labels.append(_TWO_COMMANDS)
     elif not unfit and (not found.problems or found.suggestion is not None):
         flags = (found.suggestion or choices).flags()
         command = suggested_command(
@@ -103,10 +119,10 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
     if not problems and (scaled := _scaled(found, private=private)):
         learned = " With enough training nodes a fit learns the ranges of columns instead." if private else ""
         notes = (*notes, f"Scaling: {scaled}.{learned}")
-    _show(screen, found.columns, guessed, problems, notes, command)
+    show(screen, found.columns, guessed, problems, notes, command)
 
 
-def _likely_label(nodes: "TableSource", roles: "Roles", choices: "EncodingOptions") -> str | None:
+def likely_label(nodes: "TableSource", roles: "Roles", choices: "EncodingOptions") -> str | None:
     """Return the column that most looks like a label: a usual name, else text or bools of few values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -136,7 +152,7 @@ def _likely_label(nodes: "TableSource", roles: "Roles", choices: "EncodingOption
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
+def missing_label_note(names: Sequence[str], named: bool) -> list[str]:
     odd = [name for name in names if _MISSING_LABELS.fullmatch(name.strip().lower())]
     if not odd or named or len(names) - len(odd) < 2:
         return []
@@ -145,10 +161,17 @@ def _missing_label_note(names: Sequence[str], named: bool) -> list[str]:
     return [f"Label {odd[0]!r} is read as a class. If it means that the label is missing, add {how}."]
 
 
-def _recommender_words(columns: "TableFiles", names: Sequence[str]) -> list[str]:
+def _items_words(columns: "TableFiles", names: Sequence[str], classes: Any) -> list[str]:
+    """Return the command for users and items: of the label of a user, or else of the items of a user."""
     from graphveil.data.interactions import RATING_NAMES
 
     rated = next((name for name in names if name.lower() in RATING_NAMES), None)
+    if columns.label is not None:
+        value = "" if rated is None else f",value={rated},bins=3|4"
+        words = ["train", "relational", "--persons", str(columns.nodes), "--id", str(columns.id)]
+        words += ["--label", columns.label, *(["--classes", classes] if classes else [])]
+        words += ["--rows", f"{columns.edges}:owner={columns.source},far={columns.target}{value}"]
+        return [*words, "--public", f"ITEMS.csv:id={columns.target}", "--unit", "person", "--epsilon", "4"]
     words = ["train", "recommender", "--nodes", str(columns.nodes), "--id", str(columns.id)]
     words += ["--edges", str(columns.edges), "--source", str(columns.source), "--target", str(columns.target)]
     words += ["--items", "ITEMS.csv", "--unit", "node-record", "--epsilon", "4"]
@@ -166,7 +189,7 @@ def _scaled(found: "TableInspection", *, private: bool) -> str:
     return FeatureScaling.from_public_features(torch.from_numpy(found.matrix())).words(names)
 
 
-def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
+def find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     """Return why training would reject the split; for secret labels only the members are counted."""
     assert found.y is not None
     if not is_node_level(unit):
@@ -195,7 +218,7 @@ def _training_words(columns: "TableFiles", classes: Any, unit: str | None) -> li
     return words
 
 
-def _show(
+def show(
     screen: Screen,
     columns: "list[ColumnFact]",
     guessed: list[str],

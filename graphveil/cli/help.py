@@ -428,11 +428,13 @@ def _check(values: Values) -> Iterator[Declaration]:
 
 
 def _ledger_init(values: Values) -> Iterator[Declaration]:
-    if all(values[name] is None for name in ("dataset", "graph", "nodes", "edges", *PERSON_FILES)):
+    named = ("dataset", "graph", "nodes", "edges")
+    if all(values[name] is None for name in named) and not _of_persons(values):
         yield Declaration("ledger init without --dataset, --graph or tables", frozenset(), _DATA)
         return
     yield from _of_data(values)
-    if values["nodes"] is not None and values["label"] is None and values["classes"] is None:
+    unlabeled = values["label"] is None and values["classes"] is None
+    if values["nodes"] is not None and unlabeled and not _of_persons(values):
         edge_list = frozenset(EDGE_LIST) | {"delimiter", "decimal"}
         yield Declaration("ledger init without --label and --classes", edge_list, _DATA)
 

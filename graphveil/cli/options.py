@@ -190,7 +190,7 @@ class DataOptions(TableFiles, PersonFiles):
     @property
     def has_persons(self) -> bool:
         """Whether any table of persons, rows or a catalog is given."""
-        return any(getattr(self, name) is not None for name in PERSON_FILES)
+        return any(getattr(self, name) for name in PERSON_FILES)
 
     def topology(self) -> "Graph":
         """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
@@ -234,9 +234,10 @@ class PrivacyOptions:
     Privacy:
         unit (UNIT): Privacy unit. undirected-edge, directed-edge: one edge. node-record: one node's
             features, label and out-edges. node: one node's features, label and all its edges, for mutual
-            edges. node-bounded-degree: the same, requires --max-degree. local-attributes: one node's
-            features and label, randomized by the node, requires --set eps_x=.. --set eps_y=.. edge-subset:
-            one edge that is not public, requires --private-nodes. none: no protection.
+            edges. node-bounded-degree: the same, requires --max-degree. row: one row of one of several
+            tables. person: one person's attributes, label and own rows in all tables. local-attributes: one
+            node's features and label, randomized by the node, requires --set eps_x=.. --set eps_y=..
+            edge-subset: one edge that is not public, requires --private-nodes. none: no protection.
         delta (NUMBER|auto): Delta of the guarantee: a number, or auto (default).
         max_units: Public upper bound on the number of protected units, for --delta auto.
         out_degree_bound (D): Maximum total weight of a node's out-edges, at least 1. The guarantee is valid

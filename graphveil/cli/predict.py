@@ -163,7 +163,9 @@ def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: P
         trained = internal.columns.is_file()
         encoding = Encoding.from_plain(read_json(internal.columns)) if trained else model.encoding_
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
-    named = {name: known.get(name) for name in ("id", "source", "target", "weight", "max_weight")}
+    named: dict[str, Any] = {
+        name: known.get(name) for name in ("id", "source", "target", "weight", "max_weight")
+    }
     named |= {name: value for name, value in given(data).items() if value is not None}
     numbers = not model.named_classes
     named |= {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from graphveil.core.backends import AggregationBackend
+    from graphveil.data import Graph
     from graphveil.data.tables.encoding import Encoding
     from graphveil.privacy import Guarantee
     from graphveil.publish.queries import QueryRow
@@ -241,7 +242,8 @@ def plan_facts(
     if graph.encoding is not None and not isinstance(source, ListSource):
         if graph.class_names and not pairs:
             rows.append(("classes", listed_classes(graph.class_names)))
-        rows += _encoding_facts(graph.encoding)
+        rows += _encoding_facts(graph.encoding, "persons" if source.has_persons else "nodes")
+    rows += _table_facts(graph)
     runs = counted(experiment.runs, "run")
     rows += [
         ("scaling", plan.scaled),
@@ -260,10 +262,21 @@ def plan_facts(
     return [(name, text) for name, text in rows if text]
 
 
-def _encoding_facts(encoding: "Encoding") -> list[Fact]:
+def _table_facts(graph: "Graph") -> "Iterator[Fact]":
+    """Yield what is public of each table of rows."""
+    from graphveil._util.figures import counted
+    from graphveil.data.relational import RelationalGraph
+
+    for one in graph.relations if isinstance(graph, RelationalGraph) else ():
+        attributes = "" if not one.columns else f" with attributes {', '.join(one.columns)}"
+        far = "no far end" if one.entities == 1 else counted(one.entities, "far end")
+        yield "rows", f"{one.name}: {far}{attributes}, {counted(one.values, 'value')}"
+
+
+def _encoding_facts(encoding: "Encoding", nodes: str) -> list[Fact]:
     ignored = [
         f"{', '.join(names)} (of the {table})"
-        for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
+        for table, names in ((nodes, encoding.ignored_nodes), ("edges", encoding.ignored_edges))
         if names
     ]
     rows = [

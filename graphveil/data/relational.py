@@ -259,9 +259,8 @@ class Tables:
     ) -> None:
         checks.one_of(("error", "drop"), unknown_ids=unknown_ids)
         read = _persons(persons, {"id": id, "label": label, **options})
-        csv_format = TableOptions(
-            **{name: options.get(name) for name in ("delimiter", "decimal", "encoding")}
-        ).csv_format
+        formats: dict[str, Any] = {name: options.get(name) for name in ("delimiter", "decimal", "encoding")}
+        csv_format = TableOptions(**formats).csv_format
         people, person_ids = read.pop("known"), read["ids"]
         catalogs = {key: _Catalog.read(key, given, csv_format) for key, given in (public or {}).items()}
         _check_rows(rows, catalogs, before)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util.files import atomic_folder, name_in_utf8, write_atomic
-from graphveil.core.unit import Node, NodeBoundedDegree, NodeRecord, Person, Person
+from graphveil.core.unit import Node, NodeBoundedDegree, NodeRecord, Person
 from graphveil.data import tables
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
@@ -59,7 +59,6 @@ PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
 _WITHHELD: dict[str, tuple[str, ...]] = {
     Node.name: (PREDICTIONS,),
     NodeRecord.name: (PREDICTIONS,),  # aggregates are noisy sums of what others declare
-    Person.name: (PREDICTIONS,),
     NodeBoundedDegree.name: (PREDICTIONS, AGGREGATES),  # a node's own row is not covered
     Person.name: (PREDICTIONS,),
 }

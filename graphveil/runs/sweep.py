@@ -36,6 +36,7 @@ from graphveil.core.unit import DirectedEdge, NoUnit, UndirectedEdge
 from graphveil.data import Graph, Interactions
 from graphveil.data.fingerprint import fingerprint_parts
 from graphveil.data.graph_files import SerializedGraph
+from graphveil.data.relational import Tables
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import (
     BudgetError,
@@ -46,6 +47,7 @@ from graphveil.errors import (
     RunError,
     UnitError,
 )
+from graphveil.estimators.requirements import as_graph
 from graphveil.estimators.saved import parameter_types
 from graphveil.ledger import DataSetLedger, Ledger
 from graphveil.ledger.reservations import PLANNED_LABEL
@@ -713,7 +715,7 @@ class CellWorker:
 @checked
 def sweep(
     methods: Sequence[str],
-    graph: Graph,
+    graph: Graph | Tables,
     *,
     epsilon: Sequence[float] | float = (),
     settings: Mapping[str, Sequence[Any]] | None = None,
@@ -737,7 +739,8 @@ def sweep(
 
     Args:
         methods: Names of ``gv.METHODS``, or ``["links"]``, compared by its ROC-AUC of held-out edges.
-        graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share.
+        graph: Graph as read (``recipe=None``), or with its own masks, which all runs then share. Or tables,
+            for ``relational`` and ``mlp``.
         epsilon: The budgets; a single number is a budget.
         settings: Values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
         out: A new folder, by default one under ``runs/``: cells/, ``sweep.csv``, ``curve.svg`` and
@@ -778,7 +781,7 @@ def sweep(
     checks.integer_at_least(1, jobs=jobs)
     grid = Sweep(
         methods=tuple(methods),
-        source=InMemorySource.from_graph(graph),
+        source=InMemorySource.from_graph(as_graph(graph, parameters.get("unit"))),
         epsilons=tuple(map(float, np.atleast_1d(np.asarray(epsilon)))),
         settings={key: tuple(values) for key, values in (settings or {}).items()},
         parameters=parameters,

@@ -125,8 +125,8 @@ class TableSpec:
         keys: dict[str, Any] = {key: value for key, value in self.keys.items() if key != "name"}
         if "owner" not in keys:
             raise ConfigError(
-                f"{without_password(f'{self.flag} {self.table}')} does not state who owns a row. Add the column "
-                f"of the owner. Example: {_EXAMPLES[self.flag]}."
+                f"{without_password(f'{self.flag} {self.table}')} does not state who owns a row. Add "
+                f"owner=COLUMN. Example: {_EXAMPLES[self.flag]}."
             )
         if "bins" in keys:
             try:
@@ -190,8 +190,8 @@ class TablesSource(Source, PersonFiles):
             )
         if self.unknown_ids == "add":
             raise ConfigError(
-                "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids drop, "
-                "or list all persons in --persons."
+                "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids "
+                "drop, or list all persons in --persons."
             )
         _ = self.choices, self.tables_of_rows, self.catalogs
 
@@ -247,7 +247,7 @@ class TablesSource(Source, PersonFiles):
                 self.persons,
                 rows=self.tables_of_rows,
                 public=self.catalogs,
-                before=_date(self.before),
+                before=date_or_number(self.before),
                 unknown_ids=self.unknown_ids or "error",
                 name=f"files:{self.name}",
                 **self.person_options,
@@ -287,14 +287,16 @@ def with_keys_of(trained: Sequence[str], texts: Sequence[str]) -> list[str]:
     """
     known, found = specs_by_name("--rows", trained), specs_by_name("--rows", texts)
     order = sorted(found, key=lambda name: [*known].index(name) if name in known else len(known))
-    keys = {name: {**known[name].keys, **one.keys} if name in known else one.keys for name, one in found.items()}
+    keys = {
+        name: {**known[name].keys, **one.keys} if name in known else one.keys for name, one in found.items()
+    }
     return [str(replace(found[name], keys=keys[name])) for name in order]
 
 
-def _date(text: str | None) -> str | int | float | None:
+def date_or_number(text: str | None) -> str | int | float | None:
     """Return a date as text, and a number, such as a time stamp, as a number.
 
-    >>> _date("2024-06-01"), _date("978300760"), _date(None)
+    >>> date_or_number("2024-06-01"), date_or_number("978300760"), date_or_number(None)
     ('2024-06-01', 978300760, None)
     """
     if text is None or not _NUMBER.fullmatch(text):

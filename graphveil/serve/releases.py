@@ -247,7 +247,7 @@ class ReleaseService:
     def __init__(self, folder: Path, run: ServedRun, release_budget: ReleaseBudget, max_waiting: int) -> None:
         if run.guarantee.unit not in _UNITS:
             raise ConfigError(
-                "New releases need an edge-level privacy unit, but the unit of this run is "
+                "New releases need unit 'undirected-edge' or 'directed-edge', but the unit of this run is "
                 f"{run.guarantee.unit!r}. Remove --allow-releases."
             )
         if not run.guarantee.valid:

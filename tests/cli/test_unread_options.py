@@ -21,24 +21,36 @@ from graphveil.estimators import METHODS
 
 TABLES = "--nodes n.csv --edges e.csv --id id --source a --target b"
 DATASET = "--dataset synthetic/demo"
+PERSONS = "--persons p.csv --id id --rows r.csv:owner=id"
 UNITS = {"auto": "local-attributes", "lpgnn": "local-attributes", "simgat": "local-attributes"}
 # One line for each choice that decides what is read; other commands read all of their options.
 LINES = [
-    *(f"train {name} {DATASET} --unit {UNITS.get(name, 'undirected-edge')}" for name in METHODS),
+    *(
+        f"train {name} {DATASET} --unit {UNITS.get(name, 'undirected-edge')}"
+        for name in METHODS
+        if name != "relational"
+    ),
+    f"train relational {PERSONS} --label y --unit row",
+    f"train relational {PERSONS} --label y --unit person --dry-run",
+    f"train mlp {PERSONS} --label y --unit person",
     f"train gap {TABLES} --label y --unit none",
     "train gap --graph prepared --unit node-record --dry-run",
     f"train links {DATASET}",
     f"train links {TABLES} --unit none",
     f"train recommender {TABLES} --items i.csv --unit node-record",
     f"sweep gap,mlp {DATASET} --out o --unit undirected-edge",
+    f"sweep relational,mlp {PERSONS} --out o --unit row",
     f"sweep links {TABLES} --out o --dry-run",
     f"sweep recommender {TABLES} --items i.csv --out o",
     "calibrate gap --unit undirected-edge",
     "calibrate gap --unit node-record",
+    "calibrate relational --unit row",
+    "calibrate relational --unit person",
     "calibrate links --unit undirected-edge",
     "calibrate recommender --unit node-record",
     "predict nodes-run",
     f"predict nodes-run {TABLES}",
+    f"predict nodes-run {PERSONS}",
     "predict links-run --top-k 2",
     "predict links-run --pairs p.csv",
     "predict users-run --top-k 2",
@@ -56,12 +68,14 @@ LINES = [
     f"ledger init users --unit undirected-edge {TABLES}",
     f"ledger init users --unit undirected-edge {TABLES} --label y",
     f"ledger init users --unit undirected-edge {DATASET}",
+    f"ledger init users --unit row {PERSONS} --label y",
     "reproduce list",
     "reproduce gap:table2",
     "serve nodes-run",
     "collect protocol --out p.json --eps-x 1",
     "collect protocol --out p.json --eps-y 1",
     "check --nodes n.csv --edges e.csv",
+    f"check {PERSONS}",
 ]
 
 
@@ -218,6 +232,9 @@ def test_a_new_option_is_rejected_until_a_method_declares_it() -> None:
         ("serve nodes-run --burst 3", ["--burst"]),
         ("reproduce list --runs 5 --quick", ["--runs", "--quick"]),
         ("ledger init users --unit undirected-edge --weight w", ["--weight"]),
+        (f"train gap {PERSONS} --label y --unit row", ["--persons", "--rows"]),
+        (f"train relational {PERSONS} --label y --recipe gap --directed", ["--recipe", "--directed"]),
+        (f"predict nodes-run {PERSONS} --ledger nosuch", ["--ledger"]),
     ],
 )
 def test_these_options_were_ignored_before(

@@ -63,6 +63,8 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
             unit, budgets["eps_x"] = "edge-subset", 2.0
         if name in ("gnn", "module"):
             unit, budgets["module"] = "node-record", "MyGNN"
+        if name == "relational":
+            unit = "row"
         model = cls(unit=unit, **budgets)
         given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]

@@ -398,8 +398,8 @@ def reject_two_kinds(id: str, title: str, source: str, target: str) -> None:
     if other is not None:
         raise GraphError(
             f"columns {source!r} and {target!r} of the edges hold ids of two kinds, and both would be read "
-            "as nodes. Train a recommender on lists of items (`graphveil train recommender`, "
-            f"gv.Recommender). If {other!r} does name nodes, rename the column to 'target'"
+            "as nodes. Train on several tables (gv.Tables, --persons and --rows), or a recommender on lists "
+            f"of items (gv.Recommender). If {other!r} does name nodes, rename the column to 'target'"
         )
 
 
@@ -424,7 +424,7 @@ def _problem(
             f"both alike: {end.code} = {end.code}{_FIXES[difference.partition(',')[0]]}{same}"
         )
     lacking = f"{end.title} holds ids that {nodes.title} ({nodes.kind}) lacks"
-    items = _ITEMS if alone else ""
+    items = ITEMS_HINT if alone and 4 * len(strangers) > len(pc.unique(read)) else ""
     if not any_left:
         return GraphError(f"{lacking}; {nodes.none_left}{items}")
     words = f"{lacking}; {nodes.advice}{items}"
@@ -433,7 +433,10 @@ def _problem(
     return FixableError(words, unknown_ids=DROP)
 
 
-_ITEMS = ". If they are items and not nodes, train a recommender instead (`graphveil train recommender`)"
+ITEMS_HINT = (
+    ". If they are items and not nodes, train on several tables (gv.Tables, --persons and --rows), or a "
+    "recommender (gv.Recommender)"
+)
 _BLANKS, _CASE = "blanks", "upper and lower case"
 _NUMBERS = "how numbers are written (a sign, leading zeros, or a decimal point)"
 _FIXES = {

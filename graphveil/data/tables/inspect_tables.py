@@ -589,12 +589,28 @@ def guess_roles(nodes: TableSource, edges: TableSource, options: Options) -> tup
                 source, target = one, other
                 break
         found = {"source": source, "target": target} | found
+    found |= _guessed_labels(names, found)
+    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
+
+
+def guess_person_roles(persons: TableSource, options: Options) -> tuple[Options, list[str]]:
+    """Return options with guessed columns of a table of persons, and the guesses as text."""
+    names, named = persons.names(), ("id", "label", "split")
+    given = {role: name for role in named if (name := getattr(options, role)) is not None}
+    found: dict[str, Any] = {"id": given.get("id") or _id_of(persons, names, [*given.values()])} | given
+    found |= _guessed_labels(names, found)
+    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
+
+
+def _guessed_labels(names: Sequence[str], found: Mapping[str, str]) -> dict[str, str]:
+    """Return a column for the label and for the split, where there is none and a name fits."""
+    guessed = dict[str, str]()
     free = [name for name in names if name not in found.values()]
     for role, words in (("label", _LABELS), ("split", _SPLITS)):
         guess = _called(words, free)
         if role not in found and guess is not None:
-            found[role] = guess
-    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
+            guessed[role] = guess
+    return guessed
 
 
 def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:

@@ -6,6 +6,9 @@ are counted at their owner, by table, value and code. V teaches how classes diff
 in one count only, so it is protected by the whole epsilon, for any number of tables.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -96,7 +99,7 @@ class RowMethod(Method):
         release, sigma = session.open(view, places.groups), session.query(0, RowCountQuery).law.sigma
         with session.stage("count at far ends"):
             at_far = release.answer(places.at_far_ends(view.y.numpy())).numpy().astype(np.float64)
-        with session.stage("codes"):
+        with session.stage("codes"), _without_convergence_warnings():
             seed = session.streams.derive("codes")
             parts = zip(layout.relations, layout.of_far_ends(at_far), layout.codes, strict=True)
             codes = [far_codes(relation, part, count, sigma, seed) for relation, part, count in parts]
@@ -105,7 +108,7 @@ class RowMethod(Method):
             data = places.at_owners(codes, view.y.numpy(), guess if layout.guesses > 1 else 0 * guess)
             at_owners = release.answer(data).numpy().astype(np.float64)
         release.close()
-        with session.stage("classifier"):
+        with session.stage("classifier"), _without_convergence_warnings():
             prior = public[torch.from_numpy(places.others)]
             inputs = classifier_inputs(prior, places.blocks(at_far, at_owners), sigma)
             weights = self.objective.weights(view)
@@ -124,6 +127,16 @@ class RowMethod(Method):
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedRows":
         return TrainedRows(state["weights"])
+
+
+@contextmanager
+def _without_convergence_warnings() -> Iterator[None]:
+    """Ignore that few rows have fewer distinct mixes than codes, or that a regression takes more steps."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 @dataclass(frozen=True, eq=False)
