@@ -781,7 +781,7 @@ def sweep(
     checks.integer_at_least(1, jobs=jobs)
     grid = Sweep(
         methods=tuple(methods),
-        source=InMemorySource.from_graph(as_graph(graph, parameters.get("unit"))),
+        source=InMemorySource.from_graph(as_graph(graph, parameters.get("unit"), tables=True)),
         epsilons=tuple(map(float, np.atleast_1d(np.asarray(epsilon)))),
         settings={key: tuple(values) for key, values in (settings or {}).items()},
         parameters=parameters,

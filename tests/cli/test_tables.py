@@ -12,7 +12,10 @@ from command import SECRET, Answer, Invoke, read, recorded, rejected, write
 
 import graphveil as gv
 from graphveil.runs import run as running
+from graphveil.runs import tracking
 from graphveil.runs.table_source import TableSpec, TablesSource, specs_by_name, with_keys_of
+from graphveil.runs.tracking import PublicRecord
+from graphveil.serve.runs import ServedRun, read_runs
 
 PERSONS = ["--persons", "users.csv", "--id", "user", "--label", "churn", "--classes", "no,yes"]
 RATINGS = [
@@ -155,6 +158,27 @@ def test_under_unit_person_predictions_are_for_their_owners_alone(here: Path, in
     assert both.json["guarantee_all_runs"]["epsilon"] > 5
 
 
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_runs_are_logged_and_served_like_those_of_a_graph(
+    here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    logged: list[PublicRecord] = []
+    monkeypatch.setattr(tracking, "tracker_of", lambda text: logged.append)
+    metrics = train(invoke, "--unit", unit, "--epsilon", "4", "--track", "mlflow").json
+    (found,) = logged
+    assert found.parameters["unit"] == unit and found.parameters["dataset"].startswith("private tables")
+    assert found.figures["epsilon"] == pytest.approx(4, abs=1e-3)
+    assert ("test_accuracy" in found.figures) == (unit == "row")
+    (served,) = read_runs(["run"])
+    assert isinstance(served, ServedRun) and served.by_subject == (unit == "person")
+    assert set(served.rows(["u1"])[0]) == {"node", "prediction", "p_no", "p_yes"}
+    assert metrics["dataset"] == "users"
+    limited = invoke("ledger init users --epsilon 9 --delta 1e-6 --unit", unit)
+    keys = invoke("keys keys.json --releases")
+    serving = invoke("serve run --allow-releases 1 --ledger users --port 0 --keys keys.json")
+    assert limited.code == keys.code == 0 and serving.code == 2 and f"{unit!r}" in serving.err, serving.err
+
+
 def new_tables() -> list[str]:
     """Write tables of new persons, of which one has no row."""
     Path("new").mkdir()
@@ -198,6 +222,34 @@ def test_under_unit_row_new_tables_need_a_fit_of_their_own(here: Path, invoke: I
     train(invoke, *ROW)
     rejected(invoke("predict run", *new_tables()), "which only a fit releases")
     assert len(recorded()) == 1
+
+
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_labels_of_test_persons_are_not_read(here: Path, invoke: Invoke, unit: str) -> None:
+    head, *rows = read(Path("users.csv"))
+
+    def trained(tested: str) -> bytes:
+        parts = [["train", "val", "test"][n % 3] for n in range(COUNT)]
+        told = [
+            [*row[:2], tested if part == "test" else row[2], part]
+            for row, part in zip(rows, parts, strict=True)
+        ]
+        write(Path("users.csv"), [[*head, "part"], *told])
+        flags = [
+            "--split",
+            "part",
+            "--unit",
+            unit,
+            "--epsilon",
+            "4",
+            "--unsafe-noise-seed",
+            "1",
+            "--no-baseline",
+        ]
+        train(invoke, *flags, out=tested)
+        return Path(tested, "release/model.safetensors").read_bytes()
+
+    assert trained("yes") == trained("no")
 
 
 def test_an_interrupted_run_is_resumed_without_a_second_charge(
@@ -265,8 +317,9 @@ def test_a_sweep_compares_units_of_tables_in_several_processes(here: Path, invok
     assert answer.json["total"]["epsilon"] == pytest.approx(5) and answer.json["total"]["releases"] == 2
     again = invoke("sweep relational,mlp", *flags, "--resume")
     assert again.code == 0 and len(recorded()) == 2
-    tables = TablesSource(persons="users.csv", id="user", label="churn", rows=LOGINS[1:]).load()
-    found = gv.sweep(["relational"], gv.Tables.from_graph(tables), epsilon=[2], unit="row", out="python")
+    logins = {"logins": gv.Rows("logins.csv", owner="user")}
+    tables = gv.Tables("users.csv", id="user", label="churn", rows=logins)
+    found = gv.sweep(["relational"], tables, epsilon=[2], unit="row", out="python")
     assert found.rows[0]["epsilon"] == 2
 
 

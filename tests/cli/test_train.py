@@ -321,7 +321,7 @@ BAD_TABLES: dict[str, tuple[Callable[[Rows], Rows], str]] = {
     "edges: numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "of the nodes (text) lacks"),
 }
 BAD_BUDGETS = {
-    "--epsilon 1": "one of undirected-edge, directed-edge, node, node-record",
+    "--epsilon 1": "one of undirected-edge, directed-edge, row, node, node-record",
     "--unit undirected-edges --epsilon 1": "did you mean 'undirected-edge'",
     "--unit edge-subset --epsilon 1": "cannot separate private edges from public edges",
     "--unit local-attributes --epsilon 1": "Use method 'auto', 'lpgnn' or 'simgat'",

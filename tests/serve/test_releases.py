@@ -276,7 +276,7 @@ def test_rejects_budgets_that_cannot_be_used(served: Served, tmp_path: Path, inv
         (run, known, None, "needs API keys"),
         (run, f"{served.place}#strangers", file, "no data set"),
         (run / "release", known, file, "run folder"),
-        (owner, known, file, "edge-level"),
+        (owner, known, file, "need unit 'undirected-edge'"),
         (run, f"{served.place}#people", file, "no budget under unit"),
     ):
         budget = ReleaseBudget(epsilon=Decimal(1), ledger=ledger)
