@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from graphveil.cli.check import find_split_problems, likely_label, missing_label_note, show
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options
+from graphveil.cli.findings import find_split_problems, likely_label, missing_label_note, show
 from graphveil.core.unit import UNITS, Person, Row, is_node_level
 from graphveil.data.interactions import RATING_NAMES
 from graphveil.data.relational import Tables, check_tables, inspect_persons, table_source

@@ -230,11 +230,11 @@ def test_labels_of_test_persons_are_not_read(here: Path, invoke: Invoke, unit: s
 
     def trained(tested: str) -> bytes:
         parts = [["train", "val", "test"][n % 3] for n in range(COUNT)]
-        told = [
+        labeled = [
             [*row[:2], tested if part == "test" else row[2], part]
             for row, part in zip(rows, parts, strict=True)
         ]
-        write(Path("users.csv"), [[*head, "part"], *told])
+        write(Path("users.csv"), [[*head, "part"], *labeled])
         flags = [
             "--split",
             "part",
@@ -479,7 +479,7 @@ def uses(answer: Answer) -> dict[tuple[str, str], str]:
     return {(one["table"], one["name"]): one["becomes"] for one in answer.json["columns"]}
 
 
-def test_check_tells_the_use_of_each_column_and_its_command_trains(here: Path, invoke: Invoke) -> None:
+def test_check_prints_the_use_of_each_column_and_a_command_that_trains(here: Path, invoke: Invoke) -> None:
     answer = invoke("check", *TABLES, "--json")
     assert answer.code == 0, answer.err
     found, notes = uses(answer), " ".join(answer.json["notes"])
