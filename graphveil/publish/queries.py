@@ -29,7 +29,7 @@ from graphveil.core.noise.discrete_laplace import sigma_of
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.held_out import PAIR_PARTS
 from graphveil.core.queries.list_products import ListProductQuery
-from graphveil.core.unit import NodeUnit, Unit
+from graphveil.core.unit import NodeUnit, Row, Unit
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee, renyi
 
@@ -290,7 +290,7 @@ def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
     count = len(event.events)
     names: Sequence[str] = event.partition.split("/")
     if len(names) == count:
-        pass
+        names = [f"rows {name}" for name in names] if isinstance(unit, Row) else names
     elif not isinstance(unit, NodeUnit):  # the partition's own name does not list its groups
         names = PAIR_PARTS.split("/")
     else:

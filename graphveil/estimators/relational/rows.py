@@ -31,7 +31,7 @@ from graphveil.estimators.public_sizes import PublicSizes, nodes_of
 from graphveil.estimators.session import Session
 
 COUNTED, OTHERS = range(2)  # the groups of owners: R, and all other persons
-PARTITION = "rows counted at far ends/rows counted at owners"
+PARTITION = "counted at far ends/at owners"
 _SHARE, _SHARE_OF_PERSONS = 0.6, 0.1  # of labeled persons in R; the second if all far ends are persons
 _FEW, _MANY, _FROM = 4, 8, 2.0  # codes of far ends below epsilon 2, and from there on
 _LEAST_SHARE = 0.1  # of a class in the prior of a far end's mix
