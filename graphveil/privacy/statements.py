@@ -239,6 +239,8 @@ NULLED_PERSON = (
     "To differ means here that q has its record in one of the two and a null record in the other: no "
     "attributes, no label, no rows."
 )
+_NOT_READ, _NULLED = {Row.name: ROWS_NOT_READ}, {Person.name: NULLED_PERSON}  # where a unit has its own
+_THINGS = {Row.name: "rows"}  # what a unit protects, if not edges
 REPLACED = "To differ means here that q has two different records in the two, with any content."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
@@ -294,7 +296,7 @@ Bound = dict[str, str]
 
 def _edge_statement(text: str, guarantee: Guarantee, bound: Bound) -> str:
     if guarantee.releases == 0:
-        return ROWS_NOT_READ if guarantee.unit == Row.name else EDGES_NOT_READ
+        return _NOT_READ.get(guarantee.unit, EDGES_NOT_READ)
     sentence = (LIST_ENTRY if guarantee.edge_use == "lists" else text).format(
         releases=counted(guarantee.releases, "release"),
         outputs=_GRAPH if guarantee.graph else _ANSWERS,
@@ -341,8 +343,8 @@ def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
 def _with_neighbors(text: str, guarantee: Guarantee) -> str:
     """Add the neighboring relation of records, and that batches are samples if they are."""
     sampled = [SAMPLED] if total_mu(without_failures(guarantee.event)) is None else []
-    nulled = NULLED_PERSON if guarantee.unit == Person.name else NULLED
-    return " ".join([text, REPLACED if guarantee.replace_one else nulled, *sampled])
+    relation = REPLACED if guarantee.replace_one else _NULLED.get(guarantee.unit, NULLED)
+    return " ".join([text, relation, *sampled])
 
 
 def _local_statement(guarantee: Guarantee, bound: Bound) -> str:
@@ -379,8 +381,8 @@ def _composition_note(guarantee: Guarantee) -> str:
     if guarantee.unit == Row.name:  # a row is in one group
         parts = [each for part in parts for each in compose(*getattr(part, "events", (part,))).events]
     if parts and all(isinstance(part, PureDP) for part in parts):
-        things = "rows" if guarantee.unit == Row.name else "edges"
-        return PURE.format(pure=format_upper_bound(guarantee.curve.epsilon(0.0)), things=things)
+        pure = format_upper_bound(guarantee.curve.epsilon(0.0))
+        return PURE.format(pure=pure, things=_THINGS.get(guarantee.unit, "edges"))
     if guarantee.unit == Node.name:
         return COMPOSITION_NOTE if not guarantee.additive_delta else FAILURE_COMPOSITION_NOTE
     if guarantee.additive_delta:
@@ -431,7 +433,7 @@ def _summary_of_nothing(guarantee: Guarantee) -> str:
 
 def _summary_of_edges(guarantee: Guarantee) -> str:
     secret = _PROTECTED_EDGE[guarantee.unit]
-    edges = "rows" if guarantee.unit == Row.name else "edges"
+    edges = _THINGS.get(guarantee.unit, "edges")
     if guarantee.releases == 0:
         return f"The model was trained without reading the {edges}, so it cannot reveal {secret}."
     return (
