@@ -30,7 +30,7 @@ _TWO_COMMANDS = (
 
 
 def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
-    """Show how the columns of two or more tables are used, and all errors in them.
+    """Show how the columns of tables are used, and all errors in them.
 
     Id and end columns that are not named are guessed, and the guess is printed.
 
