@@ -31,6 +31,7 @@ from graphveil.data.tables.files import (
     NULL_VALUES,
     Column,
     CsvFormat,
+    DatabaseSource,
     FileSource,
     FrameSource,
     TableSource,
@@ -593,35 +594,10 @@ def _is_table(given: Any) -> bool:
 
 def table_source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
     if isinstance(given, str) and "://" in given:
-        return _database_table(given)
+        return DatabaseSource.from_address(given)
     if isinstance(given, str | PathLike):
         return FileSource(Path(given), csv_format)
     return FrameSource.from_frame(given, title)
-
-
-def _database_table(address: str) -> FrameSource:
-    """Read a table of a database in one pass, from ``URL#TABLE``."""
-    import pyarrow as pa
-    import sqlalchemy
-
-    url, _, name = address.partition("#")
-    if not name:
-        raise ConfigError("A table of a database is written as URL#TABLE, such as sqlite:///shop.db#orders.")
-    try:
-        engine = sqlalchemy.create_engine(url)
-        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=engine)
-        with engine.connect() as connection:
-            found = connection.execute(sqlalchemy.select(table))
-            columns: dict[str, list[Any]] = {str(column.name): [] for column in table.columns}
-            for part in found.partitions(1 << 16):
-                for key, values in zip(columns, zip(*part, strict=True), strict=True):
-                    columns[key].extend(values)
-    except sqlalchemy.exc.SQLAlchemyError as error:  # its message may quote values and a password
-        raise GraphError(f"Table {name!r} of the database cannot be read ({type(error).__name__}).") from None
-    finally:
-        if "engine" in locals():
-            engine.dispose()
-    return FrameSource(pa.table(columns), name)
 
 
 def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeAlias, cast
 
@@ -34,6 +34,7 @@ _UUID_BYTES = 16
 MAX_ID_BYTES = 1000
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
+_DATABASE_ROWS = 1 << 16  # rows that are read at a time
 AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not parsed
 NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
@@ -605,7 +606,65 @@ class FrameSource:
         return self.table.select(list(columns))
 
 
-TableSource: TypeAlias = FileSource | FrameSource
+@dataclass(frozen=True)
+class DatabaseSource:
+    """A table of a database, with the interface of a file: chosen columns are read in one pass."""
+
+    url: str = field(repr=False)  # may contain a password
+    title: str
+    written: ClassVar[bool] = False
+
+    @classmethod
+    def from_address(cls, address: str) -> DatabaseSource:
+        """Return the table of an address ``URL#TABLE``."""
+        url, _, name = address.partition("#")
+        if not name:
+            raise GraphError(
+                "A table of a database is written as URL#TABLE, such as sqlite:///shop.db#orders."
+            )
+        return cls(url, name)
+
+    def names(self) -> list[str]:
+        return [column.name for column in self._query(lambda table, connection: list(table.columns))]
+
+    def read(
+        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
+    ) -> Table:
+        import pyarrow as pa
+        from sqlalchemy import select
+
+        def parts(table: Any, connection: Any) -> list[Table]:
+            found = connection.execute(select(*(table.c[name] for name in columns))).partitions(
+                _DATABASE_ROWS
+            )
+            chunks = ([*zip(*part, strict=True)] for part in found)
+            return [pa.table(dict(zip(columns, chunk, strict=True))) for chunk in chunks]
+
+        if not columns:
+            return pa.table({})
+        tables = self._query(parts) or [pa.table({name: pa.nulls(0) for name in columns})]
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+
+    def _query(self, of: Callable[[Any, Any], list[Any]]) -> list[Any]:
+        import pyarrow as pa
+        import sqlalchemy
+
+        try:
+            engine = sqlalchemy.create_engine(self.url)
+            try:
+                with engine.connect() as connection:
+                    table = sqlalchemy.Table(self.title, sqlalchemy.MetaData(), autoload_with=connection)
+                    return of(table, connection)
+            finally:
+                engine.dispose()
+        except (sqlalchemy.exc.SQLAlchemyError, ImportError, pa.ArrowException) as error:  # quotes values
+            raise GraphError(
+                f"Table {self.title!r} of the database cannot be read ({type(error).__name__}). Check the "
+                "URL, and that its driver is installed."
+            ) from None
+
+
+TableSource: TypeAlias = FileSource | FrameSource | DatabaseSource
 
 
 def _no_table(frame: Any, title: str) -> GraphError:
