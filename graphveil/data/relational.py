@@ -220,7 +220,8 @@ class Tables:
         unknown_ids: ``"error"`` rejects a row whose owner or far end is in no list, and ``"drop"`` drops it.
         edge_set: Identity of the data for their budget; a new one by default. It is one for all tables.
         name: Name of the data.
-        options: Options of ``read_graph`` for the table of persons: ``split``, ``features``, ``drop``,
+        options: Options of ``read_graph`` for the table of persons: ``split`` (without it models use the one
+            of ``gv.split`` for their unit, with seed 0), ``features``, ``drop``,
             ``categories``, ``missing``, ``null_values``, ``delimiter``, ``decimal``, ``classes`` and
             ``task``.
 

@@ -24,7 +24,7 @@ from graphveil.core.unit import (
 )
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
-from graphveil.data.recipes import columns_beyond
+from graphveil.data.recipes import columns_beyond, split
 from graphveil.data.relational import Tables, check_tables, reject_tables
 from graphveil.data.tables.encoding import (
     REGRESSION,
@@ -231,9 +231,9 @@ def check_learnable(privacy_config: PrivacyConfig, view: Graph) -> None:
             "The labels have fewer than two classes. Classification needs labeled nodes of at least "
             "two classes."
         )
-    for split in ("train", "val"):
-        if not bool(view.labeled_in(split).any()):
-            raise GraphError(empty_part_message(split))
+    for part in ("train", "val"):
+        if not bool(view.labeled_in(part).any()):
+            raise GraphError(empty_part_message(part))
     if int(view.labeled_in("train").sum()) == 1:  # batch norm needs two nodes
         raise GraphError(SINGLE_TRAIN_NODE_MESSAGE)
 
@@ -313,11 +313,14 @@ def column_names(graph: Graph) -> tuple[str, ...]:
 def as_graph(graph: Any, unit: str | None, *, tables: bool = False) -> Graph:
     """Convert a graph, tables or a torch_geometric ``Data`` to a graph that is directed if the unit is.
 
+    Tables without a split get the public one of ``gv.split`` with seed 0, each time the same.
+
     Args:
         tables: Whether several tables are supported.
     """
     if isinstance(graph, Tables):
-        graph = graph.graph
+        check_tables(graph.graph, unit)
+        graph = graph.graph if graph.graph.has_split else split(graph.graph, unit=unit)
     if isinstance(graph, Graph):
         check_tables(graph, unit)
         if not tables:

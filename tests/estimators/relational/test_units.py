@@ -198,3 +198,19 @@ def test_the_graph_of_tables_is_rejected_by_everything_else_uncharged() -> None:
         with pytest.raises(GraphveilError, match="tables"):
             call()
     assert not ledger_of(data.graph.edge_set).entries
+
+
+# -- tables without a split ----------------------------------------------------------------------------------
+
+
+@EACH_UNIT
+def test_tables_without_a_split_have_the_same_public_one_in_every_call(unit: str) -> None:
+    people = {"id": list(range(200)), "label": ["a", "b"] * 100}
+    rows = gv.Rows({"who": list(range(200)), "what": [0, 1] * 100}, owner="who", far="what")
+    given = gv.Tables(
+        people, id="id", label="label", classes=["a", "b"], rows={"r": rows}, public={"what": [0, 1]}
+    )
+    model = make(unit).fit(given)
+    expected = gv.split(given, unit=unit)
+    assert model.is_fitted_graph(given) and model.score(given) == model.score(expected)
+    assert not given.graph.has_split and len(ledger_of(given.graph.edge_set).entries) == 1
