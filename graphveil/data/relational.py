@@ -143,7 +143,7 @@ class Relation:
         persons: How far ends that are persons are declared.
         digest: Digest of the public ids of the entities and of the values.
         ids: The ids; None for indices.
-        levels: Lower bound or name of each value but the first; empty without values.
+        levels: Bins, or names of values; empty without values.
     """
 
     name: str
@@ -157,15 +157,30 @@ class Relation:
     ids: npt.NDArray[Any] | None = field(default=None, repr=False)
     levels: tuple[float | str, ...] = ()
 
+    def places(self, min_rating: float | None, values: Sequence[str] | None) -> list[int]:
+        """Return the numbers of the values from a bin on, or of those with a name."""
+        named = len(self.levels) == self.values
+        if not self.levels:
+            what, example, fits = "no values", "", min_rating is None and values is None
+        elif named:
+            what, example = "the values", f"values={[*self.levels[:1]]}"
+            fits = min_rating is None and values is not None and set(values) <= set(self.levels)
+        else:
+            what, example = "the bins", f"min_rating={self.levels[-1]}"
+            fits = values is None and min_rating in self.levels
+        if not fits:
+            listed = f"{what} {', '.join(map(str, self.levels))}".strip()
+            raise ConfigError(
+                f"Rows of table {self.name!r} have {listed}. Use tables.interactions({example})."
+            )
+        if named:
+            return [self.levels.index(each) for each in values or ()]
+        return list(range(0 if min_rating is None else self.levels.index(min_rating) + 1, self.values))
+
     @property
     def stop(self) -> int:
         """The number after its last far end."""
         return self.first + self.entities * self.values
-
-    def fits(self, other: Relation) -> bool:
-        """Whether another table has the same name, catalog and values."""
-        named = "name", "entities", "values", "persons", "digest"
-        return all(getattr(self, each) == getattr(other, each) for each in named)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -313,19 +328,26 @@ class Tables:
         listed = ", ".join(f"{each.name!r}: {each.entities:,} far ends" for each in self.graph.relations)
         return f"Tables(persons={self.graph.num_nodes}, rows={{{listed}}})"
 
-    def interactions(self, table: str | None = None, *, min_value: float | None = None) -> Interactions:
+    def interactions(
+        self,
+        table: str | None = None,
+        *,
+        min_rating: float | None = None,
+        values: Sequence[str] | None = None,
+    ) -> Interactions:
         """Return one table as lists of items, for ``Recommender``: the data and budget are the same.
 
         Args:
             table: Name of the table; may be omitted if there is one.
-            min_value: For a table with bins: the bin from which a row is on the list of its owner.
+            min_rating: For a table with bins: the bin from which a row is on the list of its owner.
+            values: For a table with a list of values: those that put a row on the list.
 
         Returns:
             The lists, with the attributes of the catalog as item features.
 
         Raises:
-            ConfigError: If there is no such table, its far ends are persons, or ``min_value`` is missing or
-                no bin.
+            ConfigError: If there is no such table, its far ends are persons, or the argument for its values
+                is missing or unknown.
 
         Privacy:
             Reads: the rows of the table, exactly. Charges: nothing. The result is private.
@@ -333,19 +355,7 @@ class Tables:
         from graphveil.data.interactions import Interactions
 
         relation = self._relation(table, among_persons=False)
-        if bool(relation.levels) != (min_value is not None):
-            raise ConfigError(
-                f"Rows of {relation.name!r} have {'values' if relation.levels else 'no values'}. "
-                + ("Pass the bin that counts as a like: " if relation.levels else "Omit min_value: ")
-                + f"tables.interactions({'min_value=' + str(relation.levels[-1]) if relation.levels else ''})"
-            )
-        if min_value is not None and min_value not in relation.levels:
-            raise ConfigError(
-                f"min_value={min_value!r} is no bin of {relation.name!r}. Bins: "
-                f"{', '.join(map(str, relation.levels))}."
-            )
-        lowest = 0 if min_value is None else relation.levels.index(min_value) + 1
-        owners, entities = self._ends(relation, lowest)
+        owners, entities = self._ends(relation, relation.places(min_rating, values))
         graph = self.graph
         return Interactions._build(
             owners,
@@ -372,7 +382,8 @@ class Tables:
         Privacy:
             Reads: the rows of the table, exactly. Charges: nothing. The result is private.
         """
-        owners, others = self._ends(self._relation(table, among_persons=True), 0)
+        relation = self._relation(table, among_persons=True)
+        owners, others = self._ends(relation, list(range(relation.values)))
         persons = self.graph
         adjacency = Adjacency.from_edges(
             owners, others, num_nodes=persons.num_nodes, directed=True, edge_set=persons.edge_set
@@ -389,12 +400,13 @@ class Tables:
             raise ConfigError(f"table={table!r} must name one table {kind}. There are: {names}.")
         return found[0]
 
-    def _ends(self, relation: Relation, lowest: int) -> tuple[Ids, Ids]:
-        """Return owners and entities of the rows with at least a value."""
+    def _ends(self, relation: Relation, places: list[int]) -> tuple[Ids, Ids]:
+        """Return owners and entities of the rows with some values."""
         owners, far = (part.numpy().astype(np.int64) for part in self.graph.adjacency.edge_index())
         own = (far >= relation.first) & (far < relation.stop)
         entity, value = np.divmod(far[own] - relation.first, relation.values)
-        return owners[own][value >= lowest], entity[value >= lowest]
+        kept = np.isin(value, places)
+        return owners[own][kept], entity[kept]
 
     def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Tables:
         """Return the tables with another split of the persons.

@@ -232,12 +232,20 @@ def test_wrong_arguments_name_their_fix(keywords: dict[str, Any], error: type[Ex
 
 def test_lists_of_items_and_graphs_of_persons_have_the_budget_of_the_tables() -> None:
     rated = tables(gv.Rows(SEEN, owner="who", far="movie", value="stars", bins=[3, 5]))
-    liked = rated.interactions(min_value=5)
+    liked = rated.interactions(min_rating=5)
     assert liked.lists().toarray().astype(int).tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert liked.graph.edge_set is rated.graph.edge_set and liked.item_ids.tolist() == [1, 2, 3]
-    for wrong in (None, 4):
-        with pytest.raises(ConfigError, match="bin"):
-            rated.interactions(min_value=wrong)
+    for wrong in ({}, {"min_rating": 4}, {"values": ["buy"]}, {"min_rating": 5, "values": ["buy"]}):
+        with pytest.raises(ConfigError, match="min_rating"):
+            rated.interactions(**wrong)
+    seen = {"who": ["ann", "bob", "cat"], "movie": [1, 2, 3], "kind": ["view", "buy", "back"]}
+    kinds = tables(gv.Rows(seen, owner="who", far="movie", value="kind", values=["view", "buy", "back"]))
+    assert kinds.interactions(values=["buy", "back"]).lists().toarray().sum(axis=0).tolist() == [0, 1, 1]
+    for wrong in ({}, {"min_rating": 4}, {"values": ["sell"]}):
+        with pytest.raises(ConfigError, match="values"):
+            kinds.interactions(**wrong)
+    with pytest.raises(ConfigError, match="no values"):
+        tables().interactions(min_rating=4)
     with pytest.raises(ConfigError, match="between persons"):
         rated.person_graph()
     calls = tables(
