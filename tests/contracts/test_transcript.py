@@ -22,6 +22,7 @@ from graphveil import METHODS, private_hops
 from graphveil.core.release import Release
 from graphveil.core.unit import UNITS
 from graphveil.data import Graph
+from graphveil.data.relational import TABLE_UNITS
 from graphveil.local import heterorr, local_method
 from graphveil.perturb import MECHANISMS
 from tests.estimators.relational.drawn import drawn, without_record
@@ -56,7 +57,7 @@ OF_UNITS: dict[str, Flags] = {
 }
 WITHOUT_OWN_LISTS: Flags = ["--set", "read_own_edges=false"]
 NOTHING_PROTECTED = {"none"}
-OF_TABLES = {"auto", "mlp", "relational"}
+OF_TABLES, ITEMS = {"auto", "mlp", "relational"}, 40
 REFUSALS = {"UnitError", "NotImplementedGuaranteeError", "UnsupportedGuaranteeError"}
 # Not covered, and never published; exact accuracies are for the owner, like the folder internal/.
 INTERNAL = re.compile(
@@ -117,8 +118,8 @@ def changed(unit: str) -> Callable[[list[list[str]]], list[list[str]]]:
     """Return the change of the table of edges: one edge less, or none of the node's."""
 
     def without(rows: list[list[str]]) -> list[list[str]]:
-        if unit.startswith("node"):
-            ends = slice(0, 1 if unit.startswith("node-record") else 2)
+        if unit.startswith(("node", "person")):
+            ends = slice(0, 1 if unit.startswith(("node-record", "person")) else 2)
             return [row for row in rows if NODE not in row[ends]]
         return rows if unit == "local-attributes" else rows[:-1]
 
@@ -132,7 +133,7 @@ def other_record(unit: str) -> Callable[[list[list[str]]], list[list[str]]]:
         (number,) = (number for number, row in enumerate(rows) if row[0] == NODE)
         label = (
             ""
-            if unit in ("node", "node-record", "node-bounded-degree")
+            if unit in ("node", "node-record", "node-bounded-degree", "person")
             else "t2"
             if rows[number][3] != "t2"
             else "t0"
@@ -205,7 +206,7 @@ def published_twice(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatc
         with first.in_place():
             before = published(invoke, monkeypatch, flags, "run-1", own)
         edit(files.edges, changed(unit))
-        if unit.startswith(("node", "local")):
+        if unit.startswith(("node", "person", "local")):
             edit(files.nodes, other_record(unit))
         second = first.again()
         with second.in_place():
@@ -241,7 +242,23 @@ def test_every_unit_is_here() -> None:
 def of_fit(files: Files, method: str, unit: str) -> Flags:
     """Return a command that fits a method on the tables."""
     baseline = [] if method == "mlp" else ["--no-baseline"]
-    return [*flags_of(method, unit), *files.flags, "--split", "fold", "--classes", "t0,t1,t2", *baseline]
+    of_tables = method == "relational" or (method == "mlp" and unit in TABLE_UNITS)
+    tables = rows_of_persons(files) if of_tables else files.flags
+    of_graphs = ("--directed", "--private-nodes", "all") if of_tables else ()
+    flags = [flag for flag in flags_of(method, unit) if flag not in of_graphs]
+    return [*flags, *tables, "--split", "fold", "--classes", "t0,t1,t2", *baseline]
+
+
+def rows_of_persons(files: Files) -> Flags:
+    """Write the edges as rows of their sources, and return the flags of these tables."""
+
+    def items(rows: list[list[str]]) -> list[list[str]]:
+        return [["a", "item"], *([source, f"i{int(target[1:]) % ITEMS}"] for source, target, *_ in rows[1:])]
+
+    edit(files.edges, items)
+    write(Path("items.csv"), [["item"], *([f"i{n}"] for n in range(ITEMS))])
+    rows = [f"{files.edges}:owner=a,far=item", "--public", "items.csv:id=item"]
+    return ["--persons", files.nodes, "--rows", *rows, "--id", "user", "--label", "team"]
 
 
 @pytest.mark.parametrize("unit", OF_UNITS)
