@@ -740,7 +740,7 @@ def _catalog_of(title: str, rows: Rows, catalogs: Mapping[str, _Catalog], people
         )
     found = catalogs[name]
     assert found.known is not None
-    if _same_people(found.known, people):
+    if _same_people(found.known, people, named=rows.catalog is not None):
         raise GraphError(_declare(title))
     return found
 
@@ -749,23 +749,31 @@ def _declare(title: str) -> str:
     return (
         f"The far ends of table {title!r} have the ids of persons. Declare how rows arise: "
         "persons='one-sided' if only the owner can enter or remove a row, or persons='mutual' if both have "
-        "it."
+        "it. If they are numbers of other things, name their list: catalog='NAME'."
     )
 
 
-def _same_people(catalog: KnownIds, people: KnownIds) -> bool:
-    """Whether public ids look like those of the persons: half of them, other than by counting from one."""
+def _same_people(catalog: KnownIds, people: KnownIds, *, named: bool) -> bool:
+    """Whether public ids look like those of the persons: half of them are, or all if both are counted.
+
+    Ids of unrelated lists are often counted from zero or one, and then they overlap. Numbers of a list that
+    has a name of its own are therefore accepted.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if catalog.ids.type != people.ids.type:
         return False
-    if pa.types.is_int64(people.ids.type):
-        low, high = (pc.min(people.ids).as_py(), pc.max(people.ids).as_py())
-        if high - low < 2 * len(people.ids):
-            return False
     shared: int = pc.sum(pc.is_in(catalog.ids, value_set=people.ids)).as_py()
-    return 2 * shared >= len(catalog.ids)
+    try:
+        numbers = people.ids.cast(pa.int64())
+    except pa.ArrowInvalid:  # not all are numbers
+        return 2 * shared >= len(catalog.ids)
+    if named:
+        return False
+    if pc.max(numbers).as_py() - pc.min(numbers).as_py() >= 2 * len(numbers):
+        return 2 * shared >= len(catalog.ids)
+    return shared == len(catalog.ids) == len(numbers)
 
 
 def _ends(

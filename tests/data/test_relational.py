@@ -170,10 +170,42 @@ def test_a_far_end_needs_a_public_list() -> None:
 
 def test_ids_of_persons_at_far_ends_must_be_declared() -> None:
     knows = {"a": ["ann"], "b": ["bob"]}
-    with pytest.raises(GraphError, match="persons='one-sided'"):
-        tables(gv.Rows(knows, owner="a", far="b"), public={"b": ["ann", "bob", "cat"]})
+    for catalog in (None, "friends"):
+        with pytest.raises(GraphError, match="persons='one-sided'"):
+            tables(
+                gv.Rows(knows, owner="a", far="b", catalog=catalog),
+                public={catalog or "b": ["ann", "bob", "cat"]},
+            )
     declared = tables(gv.Rows(knows, owner="a", far="b", persons="mutual"), public={})
     assert pairs(declared) == [(0, 1)]
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize(("people", "catalog", "same"), [
+    (range(1, 9), range(1, 5), False),  # both are counted
+    (range(1, 9), range(1, 9), True),
+    (range(100, 900, 100), [100, 200, 7], True),
+    (range(100, 900, 100), [100, 7, 8], False),
+])  # fmt: skip
+def test_numbers_are_ids_of_persons_only_if_they_are_not_merely_counted(
+    kind: Any, people: Any, catalog: Any, same: bool
+) -> None:
+    persons = {"id": [kind(n) for n in people], "label": ["a", "b"] * 4}
+    ids = [kind(n) for n in catalog]
+    seen = {"who": persons["id"][:1], "what": ids[:1]}
+
+    def build(**named: str) -> gv.Tables:
+        rows = {"seen": gv.Rows(seen, owner="who", far="what", **named)}
+        return gv.Tables(
+            persons, id="id", label="label", rows=rows, public={named.get("catalog", "what"): ids}
+        )
+
+    if same:
+        with pytest.raises(GraphError, match="persons='one-sided'"):
+            build()
+    else:
+        build()
+    assert build(catalog="films").graph.num_far_ends == len(ids)
 
 
 def test_mutual_tables_are_rejected_under_person_and_units_of_graphs_for_tables() -> None:
