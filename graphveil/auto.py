@@ -419,8 +419,12 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             DirectedEdge.name: partial(self._by_validation, ClassCode, MLP),
             Node.name: self._by_h_index,
             NodeRecord.name: self._by_out_degree,
-            **dict.fromkeys(TABLE_UNITS, self._on_tables),
-            NodeBoundedDegree.name: self._without_graph,
+            **dict.fromkeys(
+                TABLE_UNITS, partial(self._only, RelationalClassifier, "the data are several tables")
+            ),
+            NodeBoundedDegree.name: partial(
+                self._only, MLP, "noise for all edges of a node exceeds their signal"
+            ),
             LocalAttributes.name: self._by_reports,
             NoUnit.name: partial(self._by_validation, GCN, SAGE, GAT, MLP),
         }
@@ -440,20 +444,10 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         options = self._options(MLP) | self._options(ClassCode, read_own_edges=not self.private_metrics)
         return HIndexChoice(name=self.method, privacy_config=self.privacy_config, options=options)
 
-    def _on_tables(self) -> PublicChoice:
+    def _only(self, kind: type[Estimator], reason: str) -> PublicChoice:
+        options = self._options(kind)
         return PublicChoice(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            options=self._options(RelationalClassifier),
-            reason="the data are several tables",
-        )
-
-    def _without_graph(self) -> PublicChoice:
-        return PublicChoice(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            options=self._options(MLP),
-            reason="noise for all edges of a node exceeds their signal",
+            name=self.method, privacy_config=self.privacy_config, options=options, reason=reason
         )
 
     def _options(self, *kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graphveil.core.features import Features, to_dense
 from graphveil.core.plan import ReleasePlan
+from graphveil.core.queries.edge_counts import MAX_EPSILON
 from graphveil.core.queries.row_counts import NOT_COUNTED, RowCountData, RowCountQuery
 from graphveil.data import Graph
 from graphveil.data.graph import SPLITS
@@ -80,7 +81,7 @@ class RowMethod(Method):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         layout = Layout.from_sizes(sizes, self.num_codes)
-        epsilon = self.privacy_config.budget
+        epsilon = min(self.privacy_config.budget, MAX_EPSILON)  # from here on a count is hardly ever wrong
         queries = tuple(
             RowCountQuery(PARTITION, pays, epsilon, max(1, cells))  # none are known without the tables
             for pays, cells in (((True, False), layout.far_cells), ((False, True), layout.owner_cells))

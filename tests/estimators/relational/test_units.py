@@ -46,6 +46,10 @@ def test_a_plan_costs_at_most_the_target_and_little_less(unit: str, epsilon: flo
         assert guarantee.valid and guarantee.epsilon <= epsilon
 
 
+def test_a_count_of_rows_has_noise_at_any_epsilon() -> None:
+    assert 15.9 < make("row", epsilon=40.0).preview(tables())[0].epsilon <= 16
+
+
 @pytest.mark.parametrize("more", [{"replace_one": True}, {"private_metrics": True}, {"items": True}])
 def test_options_of_persons_cost_at_most_the_target(more: dict[str, Any]) -> None:
     plan = make("person", **more).preview(tables())[0]
