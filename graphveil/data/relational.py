@@ -578,7 +578,7 @@ class _Catalog:
 
     @classmethod
     def read(cls, name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
-        source = table_source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
+        source = as_table_source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
         if source is None:
             source = FrameSource.from_frame({name: given}, f"catalog {name!r}")
         names = source.names()
@@ -605,7 +605,7 @@ def _is_table(given: Any) -> bool:
     return hasattr(given, "columns") or hasattr(given, "column_names") or hasattr(given, "collect_schema")
 
 
-def table_source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
+def as_table_source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
     if isinstance(given, str) and "://" in given:
         return DatabaseSource.from_address(given)
     if isinstance(given, str | PathLike):
@@ -622,7 +622,7 @@ def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
         )
     if read.label is None and read.classes is None and read.task != REGRESSION:
         raise GraphError("The label column is missing. Name it with label= (--label).")
-    source = table_source(given, "persons", read.csv_format)
+    source = as_table_source(given, "persons", read.csv_format)
     found = inspect_persons(source, read)
     found.raise_problems()
     fields = fields_from_tables(found, classes_given=read.classes is not None)
@@ -787,7 +787,7 @@ def _ends(
     csv_format: CsvFormat,
 ) -> tuple[Ids, Ids]:
     """Return the owners of a table's rows, and their far ends as nodes; each row is read by itself."""
-    source = table_source(rows.table, f"table {title!r}", csv_format)
+    source = as_table_source(rows.table, f"table {title!r}", csv_format)
     named = [rows.owner] if rows.far is None else [rows.owner, rows.far]
     others = [name for name in (rows.value, rows.time if before is not None else None) if name is not None]
     if isinstance(source, FileSource):

@@ -228,9 +228,9 @@ class TablesSource(Source, PersonFiles):
         self, *, unit: str | None = None, private_records: bool = False
     ) -> TableInspection | None:
         """Read the table of persons, and report all validation errors in one error."""
-        from graphveil.data.relational import inspect_persons, table_source
+        from graphveil.data.relational import as_table_source, inspect_persons
 
-        persons = table_source(self.persons, "persons", self.csv_format)
+        persons = as_table_source(self.persons, "persons", self.csv_format)
         private = private_records or is_node_level(unit)
         found = inspect_persons(persons, TableOptions(**self.person_options), private_records=private)
         found.raise_problems()

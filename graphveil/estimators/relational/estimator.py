@@ -21,8 +21,8 @@ class RelationalClassifier(Estimator):
     **Unit** ``row``. Labeled persons are divided publicly into R and V. Rows of R are counted at their far
     ends, by the label of the owner, and far ends with similar noisy class mixes get the same code. All other
     rows are counted at their owner, by table, value and code. A logistic regression on these noisy counts and
-    on posteriors from attributes is fitted to V. Every row is in one noisy count, with discrete Laplace noise
-    for the whole epsilon, for any number of tables.
+    on posteriors from attributes is fitted to V. Every row is in one count, with discrete Laplace noise of
+    the whole epsilon, for any number of tables.
 
     **Unit** ``person``. Everything that follows from a person's own rows and public catalogs is a feature:
     number and values of rows, attributes of far ends and, with enough persons, the far ends themselves. One

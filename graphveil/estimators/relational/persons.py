@@ -36,10 +36,10 @@ from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
 STEPS, _MOMENTUM, _RATE, _FASTEST = 40, 0.8, 0.0075, 100.0
-_CAP = 9.0  # binary logarithm of the number of rows that is told apart
+_CAP = 9.0  # of the binary logarithm of the number of rows
 # mu times the number of training records from which the far ends themselves help: in total, or for each
 _ENOUGH, _ENOUGH_FOR_EACH = 600.0, 5.0
-# Shares of the squared norm: wide attributes, such as words, tell more; far ends have theirs of the rest.
+# Shares of the squared norm: more for wide attributes, such as words; that of far ends is of the rest.
 _ATTRIBUTES, _OF_WIDE, _WIDE, _ITEMS = 0.1, 0.5, 100, 0.65
 _NORM = 5.0  # of a row of features: most gradients are then clipped
 

@@ -2,8 +2,8 @@
 
 Labeled persons are divided publicly into two parts, R and V. Rows of R are counted at their far ends, by the
 label of their owner. Far ends get *codes* from these noisy counts and from public attributes. All other rows
-are counted at their owner, by table, value and code. V teaches how classes differ in these counts. A row is
-in one count only, so it is protected by the whole epsilon, for any number of tables.
+are counted at their owner, by table, value and code. A classifier of these counts is fitted to V. A row is
+in one count only, so its noise has the whole epsilon, for any number of tables.
 """
 
 import warnings
@@ -70,7 +70,7 @@ class RowMethod(Method):
         if int(view.labeled_in("train", "val").sum()) < 2 * view.num_classes:
             raise GraphError(
                 f"Unit 'row' needs at least {2 * view.num_classes} labeled persons in train and val, because "
-                "one part of them teaches the other. Label more persons."
+                "one part encodes far ends and the other trains the classifier. Label more persons."
             )
 
     @property
@@ -132,7 +132,7 @@ class RowMethod(Method):
 
 @contextmanager
 def _without_convergence_warnings() -> Iterator[None]:
-    """Ignore that few rows have fewer distinct mixes than codes, or that a regression takes more steps."""
+    """Ignore warnings about fewer distinct mixes than codes, and about a regression that did not converge."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -170,7 +170,7 @@ class Layout:
     persons: int
     counted: int  # persons in R
     codes: tuple[int, ...]  # of each table
-    guesses: int  # classes that attributes tell apart
+    guesses: int  # classes that attributes predict
 
     @classmethod
     def from_sizes(cls, sizes: PublicSizes, codes: int) -> "Layout":
@@ -224,12 +224,12 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where rows count, given which persons are in R.
+    """The cells in which rows are counted, given which persons are in R.
 
     Args:
         others: Persons outside of R, ascending.
         row: Index of each person among them, or -1.
-        in_split: Persons in a part of the split, whose counts teach or predict.
+        in_split: Persons in a part of the split, whose counts are used to train or to predict.
         nodes: Number of persons and far ends.
     """
 
@@ -258,7 +258,7 @@ class Places:
         return groups
 
     def at_far_ends(self, labels: Ids) -> RowCountData:
-        """Return where the rows of R count: at their far ends, by the label of the owner."""
+        """Return the cells in which rows of R are counted: at their far ends, by the label of the owner."""
         layout, (ranks, starts, columns) = self.layout, self._nothing()
         columns[: layout.persons] = np.where(self.is_counted, labels, NOT_COUNTED)
         ranks[layout.persons :], first = 1, 0
@@ -276,7 +276,7 @@ class Places:
         return RowCountData(*map(torch.from_numpy, (ranks, starts, columns)))
 
     def at_owners(self, codes: list[Ids], known: Ids, guess: Ids) -> RowCountData:
-        """Return where all other rows count: at their owner by value and code of the far end.
+        """Return the cells in which all other rows are counted: at owners, by value and code of the far end.
 
         Between two persons outside of R it counts at the one that is in the split, or a public hash decides.
 
