@@ -3,6 +3,7 @@
 import json
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -410,12 +411,11 @@ def test_rows_before_a_date_are_used_alone(here: Path, invoke: Invoke) -> None:
 
 
 def test_a_database_is_read_like_files(here: Path, invoke: Invoke) -> None:
-    with sqlite3.connect("shop.db") as base:
+    with closing(sqlite3.connect("shop.db")) as base, base:
         for name in ("ratings", "movies"):
             head, *rows = read(Path(f"{name}.csv"))
             base.execute(f"CREATE TABLE {name} ({', '.join(f'{column} TEXT' for column in head)})")
             base.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(head))})", rows)
-    base.close()
     url = f"sqlite:///{here}/shop.db"
     flags = [
         *PERSONS,
