@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     configurations: dict[str, tuple[int, AggregationBackend]] = {
         **{name: (threads, InMemoryBackend()) for name, threads in IN_PROCESS.items()},
-        **{name: (options.threads, RayBackend(workers=count, wait=120.0)) for name, count in WORKERS.items()},
+        **{name: (options.threads, RayBackend(workers=count)) for name, count in WORKERS.items()},
     }
     if options.graph is not None:
         graph = open_graph(options.graph).adjacency

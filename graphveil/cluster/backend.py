@@ -11,15 +11,16 @@ each task.
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import numpy.typing as npt
 import torch
+from cryptography.exceptions import InvalidTag
 from torch import Tensor
 
 import graphveil
@@ -34,20 +35,11 @@ from graphveil.errors import ConfigError, GraphveilError, MissingDependencyError
 
 Rows = tuple[int, int]
 SealedValue = tuple[str, tuple[Any, ...]]  # name of a value, and references to its sealed parts
+# One task: rows, their edges or the folder of the graph, and the work of a query; None only opens the graph.
+Block = tuple[Rows, SealedValue | None, SealedValue | None]
 Result = npt.NDArray[Any] | str | bytes  # noisy values, an error text, or a public key without a sealed key
 
-
-class Block(NamedTuple):
-    """One task: a block of rows, its edges or the folder of the graph, and the work of the query."""
-
-    rows: Rows
-    edges: SealedValue | None
-    work: SealedValue | None  # None only opens the graph
-
-
-@cache
-def recipient_key() -> RecipientKey:
-    return RecipientKey()
+recipient_key = cache(RecipientKey)  # of this process
 
 
 def compute_block(version: str, sealed_keys: dict[bytes, bytes], block: Block, threads: int) -> Result:
@@ -61,6 +53,7 @@ def compute_block(version: str, sealed_keys: dict[bytes, bytes], block: Block, t
     """
     from ray import get
 
+    rows, *sealed = block
     if version != graphveil.__version__:
         return (
             f"the Ray cluster has graphveil {graphveil.__version__}, but this process has {version}. Install "
@@ -72,14 +65,13 @@ def compute_block(version: str, sealed_keys: dict[bytes, bytes], block: Block, t
     try:
         torch.set_num_threads(threads)
         box = SecretBox(recipient_key().open(sealed_keys[public]))
-        edges = None if block.edges is None else open_value(*block.edges, box, get)
+        edges, work = (None if one is None else open_value(*one, box, get) for one in sealed)
         if isinstance(edges, StoredEdges):
-            edges.map_files()
-        if block.work is None:
-            return np.empty(0)
-        work = open_value(*block.work, box, get)
-        values: Tensor = work(edges.rows(*block.rows) if isinstance(edges, StoredEdges) else edges)
+            edges = edges.rows(*rows)
+        values: Tensor = torch.empty(0) if work is None else work(edges)
         return values.numpy()
+    except InvalidTag:
+        return "a message between processes is damaged, or was sealed by another"
     except GraphveilError as error:
         return str(error)
     except Exception as error:
@@ -88,6 +80,8 @@ def compute_block(version: str, sealed_keys: dict[bytes, bytes], block: Block, t
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block takes milliseconds
 _AHEAD = 2  # pending blocks per worker, so that it need not wait for the next one
+_START_SECONDS = 300  # until a worker must have started
+_LOSSES = 16  # workers that may be lost in one query
 _REPEATS = 3  # of a block: after so many lost workers, the block is the cause
 _QUIET = {  # read by Ray when it is imported or started
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
@@ -105,7 +99,7 @@ class UnansweredError(Exception):
 class SentGraph:
     """A graph on a cluster: what it is sealed under, and its sealed folder or blocks."""
 
-    cluster: str
+    cluster: tuple[str, str]  # this process in it, and its node
     box: SecretBox = field(default_factory=SecretBox)
     stored: SealedValue | None = None
     blocks: dict[Rows, SealedValue] = field(default_factory=dict)
@@ -121,7 +115,8 @@ _sent: WeakKeyDictionary[Adjacency, SentGraph] = WeakKeyDictionary()
 
 def _sent_graph(ray: Any, adjacency: Adjacency) -> SentGraph:
     """Return what a graph is sealed under on this cluster; of a prepared graph, its sealed folder."""
-    cluster, sent = cluster_identity(ray), _sent.get(adjacency)
+    context, sent = ray.get_runtime_context(), _sent.get(adjacency)
+    cluster = context.get_worker_id(), context.get_node_id()  # process numbers are reused in each cluster
     if sent is None or sent.cluster != cluster:
         sent = _sent[adjacency] = SentGraph(cluster)
         if adjacency.folder is not None:
@@ -146,8 +141,6 @@ class RayBackend(AggregationBackend):
             worker per machine, with all its processors.
         block_rows: Maximum number of rows per block. The default gives every worker the same number of rows,
             in blocks of at most four million.
-        losses: Number of workers that may be lost in one query before the query fails.
-        wait: Seconds until a worker must have started.
 
     Privacy:
         Reads: the edges of the graph, on the workers. Charges: nothing; the release is charged by its caller.
@@ -159,14 +152,10 @@ class RayBackend(AggregationBackend):
     workers: int | None = None
     threads: int = 1
     block_rows: int | None = None
-    losses: int = 16
-    wait: float = 120.0
 
     def __post_init__(self) -> None:
         given = {"threads": self.threads, "workers": self.workers, "block_rows": self.block_rows}
         checks.integer_at_least(1, **{name: value for name, value in given.items() if value is not None})
-        checks.integer_at_least(0, losses=self.losses)
-        checks.positive(wait=self.wait)
         if self.address is not None and self.address.startswith("ray://"):
             raise ConfigError(
                 "address='ray://...' sends the data of workers through a proxy. Run graphveil on a "
@@ -186,7 +175,7 @@ class RayBackend(AggregationBackend):
         ray = connect(self.address)
         sent = _sent_graph(ray, adjacency)
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        opening = Block((0, 0), sent.stored, None)
+        opening: Block = ((0, 0), sent.stored, None)
         tasks = [(opening, affinity(machine, soft=True)) for machine in self._room(ray)]
         try:
             if not list(self._answers(ray, sent, tasks)):
@@ -231,14 +220,13 @@ class RayBackend(AggregationBackend):
         """
         ray = connect(self.address)
         sent = _sent_graph(ray, adjacency)
-        workers = self.workers or sum(self._room(ray).values())
-        step = self.block_rows or self._step(adjacency.num_nodes - first, max(1, workers))
+        workers = self.workers or max(1, sum(self._room(ray).values()))
+        step = self.block_rows or self._step(adjacency.num_nodes - first, workers)
         rows = list(ranges(adjacency, step, first))
-        for each in rows if sent.stored is None else ():
-            if each not in sent.blocks:
-                sent.blocks[each] = sent.put(ray, block_of(adjacency, *each))
-        sealed = sent.put(ray, work) if rows else None
-        tasks = [(Block(each, sent.stored or sent.blocks[each], sealed), "SPREAD") for each in rows]
+        for each in set(rows) - sent.blocks.keys() if sent.stored is None else ():
+            sent.blocks[each] = sent.put(ray, block_of(adjacency, *each))
+        sealed = sent.put(ray, work)
+        tasks = [((each, sent.stored or sent.blocks[each], sealed), "SPREAD") for each in rows]
         try:
             for answer in self._answers(ray, sent, tasks):
                 yield torch.from_numpy(answer.copy())  # Ray's memory is read-only
@@ -259,23 +247,23 @@ class RayBackend(AggregationBackend):
         most = self.workers or _AHEAD * max(1, sum(self._room(ray).values()))
         queue, keys = list(range(len(tasks)))[::-1], dict[bytes, bytes]()
         pending, done, place = dict[Any, int](), dict[int, npt.NDArray[Any]](), 0
-        task = ray.remote(num_cpus=self.threads, max_retries=min(_REPEATS, self.losses))(compute_block)
+        task = ray.remote(num_cpus=self.threads, max_retries=_REPEATS)(compute_block)
         try:
             while place < len(tasks):
                 while queue and len(pending) < most:
                     block, where = tasks[queue[-1]]
                     submit = task.options(scheduling_strategy=where).remote
                     pending[submit(__version__, keys, block, self.threads)] = queue.pop()
-                ready, _ = ray.wait(list(pending), num_returns=1, timeout=self.wait, fetch_local=False)
+                ready, _ = ray.wait(list(pending), num_returns=1, timeout=_START_SECONDS, fetch_local=False)
                 if not ready and keys and self._room(ray):
                     continue  # workers compute, or wait for other users of the cluster
                 if not ready:
-                    raise UnansweredError(f"no worker started within {self.wait:g} seconds")
+                    raise UnansweredError(f"no worker started within {_START_SECONDS} seconds")
                 number, answer = pending.pop(ready[0]), _fetch(ray, ready[0])
                 if isinstance(answer, bytes):
                     keys = {**keys, answer: seal_to(answer, sent.box.key)}
                     queue.append(number)
-                    if len(keys) > ray.cluster_resources().get("CPU", 0) + self.losses:
+                    if len(keys) > ray.cluster_resources().get("CPU", 0) + _LOSSES:
                         raise UnansweredError(_LOST)
                 elif isinstance(answer, str):
                     raise UnansweredError(answer.removesuffix("."))
@@ -327,18 +315,16 @@ def connect(address: str | None) -> Any:
     if ray.is_initialized():
         # Another cluster than the one that this process is joined to would receive the edges.
         here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
-        same = address in (None, "auto") or _numeric_address(str(address), own) == _numeric_address(here, own)
-        if not same:
+        if address and address != "auto" and _numeric(address, own) != _numeric(here, own):
             raise ConfigError(
                 f"This process is connected to the Ray cluster at {here}, but address={address!r} "
                 "(--address) names another one. Remove the address, or disconnect first with "
                 "ray.shutdown()."
             )
         return ray
-    local = address is None and "RAY_ADDRESS" not in os.environ
-    given: dict[str, Any] = {"include_dashboard": False} if local else {"address": address}
+    dashboard = False if address is None and "RAY_ADDRESS" not in os.environ else None  # of another cluster
     try:
-        ray.init(**given, log_to_driver=False, logging_level="ERROR")
+        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Cannot connect to a Ray cluster at address={address!r} (--address) "
@@ -347,26 +333,17 @@ def connect(address: str | None) -> Any:
     return ray
 
 
-def cluster_identity(ray: Any) -> str:
-    """Identify this process and its cluster. Ray reuses process numbers in each new cluster."""
-    context = ray.get_runtime_context()
-    return f"{context.get_worker_id()} beside {context.get_node_id()}"
-
-
-def _numeric_address(address: str, own: str) -> tuple[str, str]:
+def _numeric(address: str, own: str) -> tuple[str, str]:
     """Return an address with its host name resolved; ``own`` is the address of this machine."""
     host, _, port = address.rpartition(":")
-    try:
-        number = socket.gethostbyname(host)
-    except (OSError, UnicodeError):
-        return host, port
-    return own if number.startswith("127.") else number, port
+    with suppress(OSError, UnicodeError):
+        host = socket.gethostbyname(host)
+    return own if host.startswith("127.") else host, port
 
 
 def import_ray() -> Any:
     """Import Ray with its usage reports disabled."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
+    os.environ.update(_QUIET | os.environ)
     try:
         import ray
     except ImportError:

@@ -6,29 +6,25 @@ their lengths. The length of a block would reveal its number of edges, so a valu
 next quarter step between powers of two.
 
 Arrays and tensors follow the pickle, so that the receiver holds no second copy of a large table. Every part
-is authenticated under the key, its name, its position and the number of parts before anything is unpickled.
+is authenticated under the key, its name, its position and the number of parts before anything is unpickled:
+what is damaged, or was sealed by another process, raises ``InvalidTag``.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from graphveil.errors import ReleaseError
-
-Bytes = npt.NDArray[np.uint8]
-
 PART = 1 << 26  # bytes
 MIN_BYTES = 1 << 16  # minimum size of a value: up to about ten thousand edges look like none
-DAMAGED = "a message between processes is damaged, or was sealed by another"
 _KEY, _NONCE = 32, 12
 _ALIGN = 64  # arrays begin at multiples: rows of a table then span the fewest cache lines
 _LENGTH = np.dtype("<i8")
@@ -48,20 +44,13 @@ class SecretBox:
         """Store a key of 32 bytes, or draw one from the operating system."""
         self.key = secrets.token_bytes(_KEY) if key is None else key
 
-    def __repr__(self) -> str:
-        """Omit the key."""
-        return "SecretBox()"
-
     def seal(self, name: str, message: bytes | memoryview) -> bytes:
         """Return nonce, ciphertext and tag; decryption needs the name, which is not included."""
         nonce = secrets.token_bytes(_NONCE)
         return nonce + AESGCM(self.key).encrypt(nonce, message, name.encode())
 
     def open(self, name: str, sealed: bytes | memoryview) -> bytes:
-        try:
-            return AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())
-        except (InvalidTag, ValueError):
-            raise ReleaseError(DAMAGED) from None
+        return AESGCM(self.key).decrypt(bytes(sealed[:_NONCE]), sealed[_NONCE:], name.encode())
 
 
 class RecipientKey:
@@ -78,10 +67,7 @@ class RecipientKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes) -> bytes:
-        try:
-            return _EXCHANGE.decrypt(sealed, self._private)
-        except InvalidTag:
-            raise ReleaseError(DAMAGED) from None
+        return _EXCHANGE.decrypt(sealed, self._private)
 
 
 def seal_to(public: bytes, message: bytes) -> bytes:
@@ -94,10 +80,10 @@ def seal_to(public: bytes, message: bytes) -> bytes:
 def seal_value(name: str, value: object, box: SecretBox) -> Iterator[bytes]:
     pieces = _pieces(value)
     pieces.insert(0, np.array([len(pieces), *map(len, pieces)], _LENGTH).view(np.uint8))
-    memory, end = np.zeros(_coarse(sum(_filled(len(piece)) for piece in pieces)), np.uint8), 0
-    for piece in pieces:
-        memory[end : end + len(piece)] = piece
-        end += _filled(len(piece))
+    *places, end = _places(map(len, pieces))
+    memory = np.zeros(_coarse(end), np.uint8)
+    for place, piece in zip(places, pieces, strict=True):
+        memory[place : place + len(piece)] = piece
     starts = range(0, len(memory), PART)
     for number, start in enumerate(starts):
         yield box.seal(f"{name}/{number}/{len(starts)}", memory[start : start + PART].data)
@@ -107,20 +93,19 @@ def open_value(name: str, parts: Sequence[Any], box: SecretBox, fetch: Callable[
     """Return a value, whose arrays are adjacent in memory. Its parts are fetched one at a time."""
     from ray import cloudpickle
 
-    memory, end = torch.empty(len(parts) * PART, dtype=torch.uint8).numpy(), 0  # unused pages need no memory
+    memory = torch.empty(len(parts) * PART, dtype=torch.uint8).numpy()  # unused pages need no memory
     for number, part in enumerate(parts):
         opened = np.frombuffer(box.open(f"{name}/{number}/{len(parts)}", fetch(part)), np.uint8)
-        memory[end : end + len(opened)] = opened
-        end += len(opened)
+        memory[number * PART :][: len(opened)] = opened
     # The pieces follow their lengths, which follow the number of pieces.
-    count = 1 + int(memory[: _LENGTH.itemsize].view(_LENGTH)[0])
-    lengths = memory[: count * _LENGTH.itemsize].view(_LENGTH)[1:].tolist()
-    starts = np.cumsum([_filled(count * _LENGTH.itemsize), *map(_filled, lengths)])
-    pieces = [memory[start : start + length] for start, length in zip(starts, lengths, strict=False)]
+    numbers = memory.view(_LENGTH)
+    lengths = numbers[1 : 1 + numbers[0]].tolist()
+    places = _places([_LENGTH.itemsize * (1 + len(lengths)), *lengths])[1:]
+    pieces = [memory[place : place + length] for place, length in zip(places, lengths, strict=False)]
     return cloudpickle.loads(pieces[0], buffers=pieces[1:])
 
 
-def _pieces(value: object) -> list[Bytes]:
+def _pieces(value: object) -> list[npt.NDArray[np.uint8]]:
     from ray import cloudpickle
 
     class Apart(cloudpickle.Pickler):  # type: ignore[misc]
@@ -136,8 +121,9 @@ def _pieces(value: object) -> list[Bytes]:
     return [np.frombuffer(each, np.uint8) for each in (written.getbuffer(), *(one.raw() for one in arrays))]
 
 
-def _filled(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
+def _places(lengths: Iterable[int]) -> list[int]:
+    """Return where pieces of these lengths begin, and where the last one ends."""
+    return list(accumulate((-(-length // _ALIGN) * _ALIGN for length in lengths), initial=0))
 
 
 def _coarse(size: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.files import as_path, write_atomic
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
-from graphveil.core.edges.blocks import SOURCES, EdgeBlock, Stamp, check_stamps, remember_stamps
+from graphveil.core.edges.blocks import SOURCES, EdgeBlock, Stamp, remember_stamps
 from graphveil.core.edges.node_pairs import PublicPart
 from graphveil.data import tables
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
@@ -353,35 +353,23 @@ def _in_order(
     return bool(inside and ascends.all() and (targets != sources).all())
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoredEdges:
-    """Mapped edges, and the set of their blocks that are verified."""
+    """A prepared folder as another process reads it, which verifies the blocks of the rows."""
 
     folder: Path
     manifest: Manifest
-    _checked: set[int] = field(default_factory=set)
-
-    def __getstate__(self) -> dict[str, object]:
-        """Return the pickled state, in which no block is marked as verified."""
-        return {"folder": self.folder, "manifest": self.manifest, "_checked": set()}
-
-    def map_files(self) -> None:
-        self._stamps = [Stamp.from_file(self.folder / name) for name in (OFFSETS, SOURCES)]
-        self._indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
-        self._sources: npt.NDArray[np.integer] = mapped(self.folder / SOURCES, "<i4", self.manifest.edges)
 
     def rows(self, start: int, stop: int) -> EdgeBlock:
-        check_stamps(self._stamps)
+        indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
+        sources: npt.NDArray[np.integer] = mapped(self.folder / SOURCES, "<i4", self.manifest.edges)
         for number, block in enumerate(self.manifest.blocks):
             first = self.manifest.blocks[number - 1].stop if number else 0
-            if first < stop and start < block.stop and number not in self._checked:
-                check_block(self.folder, self.manifest, number, self._indptr, self._sources)
-                self._checked.add(number)
-        bounds = torch.from_numpy(self._indptr[start : stop + 1])
+            if first < stop and start < block.stop:
+                check_block(self.folder, self.manifest, number, indptr, sources)
+        bounds = torch.from_numpy(indptr[start : stop + 1])
         some = slice(int(bounds[0]), int(bounds[-1]))
-        return EdgeBlock(
-            start, stop, (bounds - bounds[0]).to(torch.int32), torch.from_numpy(self._sources[some])
-        )
+        return EdgeBlock(start, stop, (bounds - bounds[0]).to(torch.int32), torch.from_numpy(sources[some]))
 
 
 # -- the manifest ----

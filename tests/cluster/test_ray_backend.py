@@ -33,7 +33,7 @@ from graphveil.errors import ConfigError, ReleaseError
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 
-TWO = {"workers": 2, "wait": 300.0}
+TWO = {"workers": 2}
 
 
 def test_results_of_every_query_and_work_are_bit_identical(ray_here: Path, tmp_path: Path) -> None:
@@ -85,12 +85,15 @@ def test_killed_workers_do_not_affect_results_and_no_key_is_in_a_file(ray_here: 
     assert not [file for key in backend.sent_keys() for file in found(key, ray_here)]
 
 
-def test_a_block_that_kills_every_worker_fails_and_stays_charged(ray_here: Path, tmp_path: Path) -> None:
+def test_a_block_that_kills_every_worker_fails_and_stays_charged(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_value()
+    monkeypatch.setattr(ray_backend, "_REPEATS", 0)
     unit, query, data = QUERIES["target_weighted"]
     plan, ledger = ReleasePlan(unit, (query,), delta=1e-3), MemoryLedger()
     kill = Kill.prepare(tmp_path / "kill", "start", 7)
-    backend = DeadlyRay(**TWO, block_rows=5, losses=0, kill=kill)
+    backend = DeadlyRay(**TWO, block_rows=5, kill=kill)
     release = Release.open(plan, drawn().adjacency, THREE, budget=ledger, backend=backend)
     with pytest.raises(ReleaseError, match="stays charged"):
         release.answer(data)
@@ -185,7 +188,7 @@ def test_rejects_another_cluster_and_more_threads_than_a_machine_has(ray_here: P
     RayBackend(**TWO).check(graph)
     with pytest.raises(ConfigError, match=r"connected to the Ray cluster.*ray\.shutdown"):
         RayBackend(address="192.0.2.77:1").check(graph)
-    assert len(list(RayBackend(workers=1, threads=2, wait=300.0).run(OutDegrees(6), graph))) == 1
+    assert len(list(RayBackend(workers=1, threads=2).run(OutDegrees(6), graph))) == 1
     with pytest.raises(ConfigError, match="Request fewer threads"):
         RayBackend(threads=3).check(graph)
 

@@ -109,7 +109,7 @@ def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path
         node = kill % 5 == 4
         row = int(rng.integers(NODES))
         files = Kill.prepare(tmp_path / "kill", MOMENTS[kill % 3], row, 0 if node else 1)
-        backend = DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0, kill=files)
+        backend = DeadlyRay(workers=2, block_rows=BLOCK, kill=files)
         number = int(rng.integers(2))
         timer = threading.Timer(float(rng.uniform(0, 0.2)), machines.kill, [number])
         if node:
@@ -131,7 +131,7 @@ def test_twenty_kills_of_workers_and_of_nodes(machines: Machines, tmp_path: Path
 
 def test_spilled_values_reveal_nothing(machines: Machines) -> None:
     ray, edges = import_ray(), graph(3_000_000, 50_000)
-    backend = DeadlyRay(workers=2, wait=300.0)
+    backend = DeadlyRay(workers=2)
     here = released(InMemoryBackend(), edges)
     assert torch.equal(released(backend, edges), here)
     canary = np.random.default_rng(2).bytes(32)

@@ -2936,7 +2936,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.data.graph_files:",
-                "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
+                "check_block(self.folder, self.manifest, number, indptr, sources)",
                 "pass",
             )
         ],
