@@ -16,24 +16,29 @@ Which data this is, in the ledger:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphveil.core.ledger import (
-    Entry,
-    JointLedger,
-    MemoryLedger,
-    PrivacyLedger,
-    attach_ledger,
-    joint_ledger,
-    ledger_of,
-    own_releases,
-)
+from graphveil.core.ledger import Entry as Entry
+from graphveil.core.ledger import JointLedger as JointLedger
+from graphveil.core.ledger import MemoryLedger as MemoryLedger
+from graphveil.core.ledger import PrivacyLedger as PrivacyLedger
+from graphveil.core.ledger import attach_ledger as attach_ledger
+from graphveil.core.ledger import joint_ledger as joint_ledger
+from graphveil.core.ledger import ledger_of as ledger_of
+from graphveil.core.ledger import own_releases as own_releases
 
 if TYPE_CHECKING:
-    from graphveil.data.fingerprint import NODE_IDS
-    from graphveil.ledger.chain import Account, IntegrityViolation, unit_key
-    from graphveil.ledger.costs import Limit, PrivacyCost, exact
-    from graphveil.ledger.locations import default_location, split_name
-    from graphveil.ledger.reservations import DataSetLedger, Receipt
-    from graphveil.ledger.sql_ledger import Ledger, restore
+    from graphveil.data.fingerprint import NODE_IDS as NODE_IDS
+    from graphveil.ledger.chain import Account as Account
+    from graphveil.ledger.chain import IntegrityViolation as IntegrityViolation
+    from graphveil.ledger.chain import unit_key as unit_key
+    from graphveil.ledger.costs import Limit as Limit
+    from graphveil.ledger.costs import PrivacyCost as PrivacyCost
+    from graphveil.ledger.costs import exact as exact
+    from graphveil.ledger.locations import default_location as default_location
+    from graphveil.ledger.locations import split_name as split_name
+    from graphveil.ledger.reservations import DataSetLedger as DataSetLedger
+    from graphveil.ledger.reservations import Receipt as Receipt
+    from graphveil.ledger.sql_ledger import Ledger as Ledger
+    from graphveil.ledger.sql_ledger import restore as restore
 
 _HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
     "bindings": ("NODE_IDS",),
@@ -43,30 +48,6 @@ _HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
     "reservations": ("DataSetLedger", "Receipt"),
     "sql_ledger": ("Ledger", "restore"),
 }
-
-__all__ = [
-    "NODE_IDS",
-    "Account",
-    "DataSetLedger",
-    "Entry",
-    "IntegrityViolation",
-    "JointLedger",
-    "Ledger",
-    "Limit",
-    "MemoryLedger",
-    "PrivacyCost",
-    "PrivacyLedger",
-    "Receipt",
-    "attach_ledger",
-    "default_location",
-    "exact",
-    "joint_ledger",
-    "ledger_of",
-    "own_releases",
-    "restore",
-    "split_name",
-    "unit_key",
-]
 
 
 def __getattr__(name: str) -> Any:

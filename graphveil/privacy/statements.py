@@ -47,65 +47,52 @@ GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
 
 # -- fixed sentences ---------------------------------------------------------------------------------------
 
+_SAME = "({epsilon}, {delta})-indistinguishable"
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
-    "computed from them)"
-)
-_COUNTS = (
-    "all outputs of this object (noisy counts, trained weights, predictions for every person, and scores "
     "computed from them)"
 )
 _GRAPH = (
     "the released graph and everything computed from it (weights trained on it, predictions for every node, "
     "and scores)"
 )
-UNDIRECTED = (
-    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
-    "privacy ledger records each release as one entry. It does not hide whether a person is in the data, "
-    "their features or their labels; a person with k edges is protected as a whole only at eps_k: "
-    "{eps_10} for k=10, {eps_100} for k=100."
+_LEDGER = "This covers {releases}; a privacy ledger records each release as one entry."
+_EPS_K = "eps_k: {eps_10} for k=10, {eps_100} for k=100."
+_EDGE = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one %s, "
+    f"{{outputs}} are {_SAME}. {_LEDGER} It does not hide whether a person is in the data, their features or "
+    f"their labels; a person with k edges is protected as a whole only at {_EPS_K}"
 )
+UNDIRECTED = _EDGE % "undirected edge"
 DIRECTED = (
-    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
-    "{releases}; a privacy ledger records each release as one entry. It does not hide whether a person is in "
-    "the data, their features or their labels; a person with k edges is protected as a whole only at "
-    "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
-    "eps = {mutual}."
+    _EDGE % "stored directed edge" + " A mutual edge is two stored edges and is protected at eps = {mutual}."
 )
 ROW = (
     "Persons, their attributes and labels, the split and all catalogs are treated as public. For any two "
-    f"data sets that differ in one row of one table, {_COUNTS} are ({{epsilon}}, {{delta}})-"
-    "indistinguishable. "
-    "This covers {releases}; a privacy ledger records each release as one entry. It does not hide whether a "
-    "person is in the data, their attributes or their labels; k rows of one person are protected together "
-    "only at eps_k: {eps_10} for k=10, {eps_100} for k=100. A changed value is one row less and one row "
-    "more, and an event that is stored in two rows is two rows: both are protected at eps = {mutual}."
+    "data sets that differ in one row of one table, all outputs of this object (noisy counts, trained "
+    f"weights, predictions for every person, and scores computed from them) are {_SAME}. {_LEDGER} It does "
+    "not hide whether a person is in the data, their attributes or their labels; k rows of one person are "
+    f"protected together only at {_EPS_K} A changed value is one row less and one row more, and an event "
+    "that is stored in two rows is two rows: both are protected at eps = {mutual}."
 )
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
     "differ in one pair inside that list and outside the public edges, the released graph and all computed "
-    "from it are ({epsilon}, {delta})-indistinguishable. Nothing else is hidden{by_this}."
+    f"from it are {_SAME}. Nothing else is hidden{{by_this}}."
 )
 SEVERAL = "Two guarantees, about different things: each holds on its own, and they are not added."
-_THIS_ONE = " by this one"
 FEATURES = (
     "Each node's features are randomized on their own at eps_x = {epsilon}: for any two feature vectors of "
-    "one node, the output of the randomizer and all that is computed from it are ({epsilon}, "
-    "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
+    f"one node, the output of the randomizer and all that is computed from it are {_SAME}. Labels, edges and "
+    "who is in the data are not hidden by this one. {where}"
 )
 FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
-
-
-EDGES_NOT_READ = (
-    "The edges were never read: nothing that this object gives out depends on them. Node identities, "
-    "features and labels are treated as public and are not protected."
+_NEVER_READ = (
+    "The %s were never read: nothing that this object gives out depends on them. %s and labels are treated "
+    "as public and are not protected."
 )
-ROWS_NOT_READ = (
-    "The rows were never read: nothing that this object gives out depends on them. Persons, their attributes "
-    "and labels are treated as public and are not protected."
-)
+EDGES_NOT_READ = _NEVER_READ % ("edges", "Node identities, features")
+ROWS_NOT_READ = _NEVER_READ % ("rows", "Persons, their attributes")
 NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
 
 PUBLIC = "Node identities and split membership are public."
@@ -117,44 +104,32 @@ _OTHERS = (
     "Edges pointing to q that are declared by other nodes belong to those nodes' records and are not hidden "
     "by this statement; if edges are mutual they are also in the records of the neighbors"
 )
+_NO_EDGE_BOUND = "no separate bound is given for one mutual edge"
 _OWN_FEATURES = (
     "The prediction for q uses q's own features and must only be shown to parties entitled to them."
 )
-_NODE_RECORD_QUERIED = (
-    f"{_RECORD}the released models, all noisy aggregates and the predictions for all nodes other than q are "
-    f"({{epsilon}}, {{delta}})-indistinguishable. {_OTHERS}: q's edge list is then protected only edge by "
-    f"edge, {{edge}}. {_OWN_FEATURES}"
-)
-_NODE_RECORD_READ = (
-    f"{_RECORD}the released models, all published rows and the predictions for all nodes other than q are "
-    "({epsilon}, {delta})-indistinguishable. The prediction for q uses q's own features and q's own edge "
-    f"list and must only be shown to parties entitled to both. {_OTHERS}, and a neighbor's prediction reads "
-    "that neighbor's list: no separate bound is given for one mutual edge."
-)
-_NODE_RECORD_NEVER = (
-    f"{_RECORD}the released models and the predictions for all nodes other than q are "
-    "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out depends on "
-    f"who declares which edges. {_OWN_FEATURES}"
-)
+_NO_EDGE_READ = "No edge was read: nothing that this object gives out depends on"
 _UNCOVERED = (
     "The prediction for v would be computed from the exact records of v and of all nodes that reach v along "
     "edges within the layers of the module: it is not covered by this statement, and may only be shown to "
     "parties entitled to all of these records."
 )
-_NODE_RECORD_NEIGHBORS = (
-    f"{_RECORD}the released weights are ({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} {_OTHERS}, "
-    "and no separate bound is given for one mutual edge."
-)
 NODE_RECORD = {  # by what reads the edges
-    "never": _NODE_RECORD_NEVER,
-    "queried": _NODE_RECORD_QUERIED,
-    "read": _NODE_RECORD_READ,
-    "neighbors": _NODE_RECORD_NEIGHBORS,
+    "never": f"{_RECORD}the released models and the predictions for all nodes other than q are {_SAME}. "
+    f"{_NO_EDGE_READ} who declares which edges. {_OWN_FEATURES}",
+    "queried": f"{_RECORD}the released models, all noisy aggregates and the predictions for all nodes other "
+    f"than q are {_SAME}. {_OTHERS}: q's edge list is then protected only edge by edge, {{edge}}. "
+    f"{_OWN_FEATURES}",
+    "read": f"{_RECORD}the released models, all published rows and the predictions for all nodes other than "
+    f"q are {_SAME}. The prediction for q uses q's own features and q's own edge list and must only be shown "
+    f"to parties entitled to both. {_OTHERS}, and a neighbor's prediction reads that neighbor's list: "
+    f"{_NO_EDGE_BOUND}.",
+    "neighbors": f"{_RECORD}the released weights are {_SAME}. {_UNCOVERED} {_OTHERS}, and {_NO_EDGE_BOUND}.",
 }
 _PERSON = (
     "Who is in the data, the split and all catalogs are public. For any two data sets that differ in the "
     "record of one person q (attributes, label and every row that q owns, in every table), the released "
-    "models and the predictions for all persons other than q are ({epsilon}, {delta})-indistinguishable. "
+    f"models and the predictions for all persons other than q are {_SAME}. "
 )
 _PERSON_READ = (
     f"{_PERSON}The prediction for q uses q's own record and must only be shown to parties entitled to it. "
@@ -166,92 +141,63 @@ PERSON = {  # by what reads the rows
     "queried": _PERSON_READ,
     "read": _PERSON_READ,
 }
-_LISTS_PUBLIC = "The users and the catalog of items are treated as public. "
-_LIST_OUTPUTS = "everything that is released (popularity of items, item model, and hit rate if there is one)"
+_LISTS_DIFFER = (
+    "The users and the catalog of items are treated as public. For any two data sets that differ in %s of "
+    "one user q, everything that is released (popularity of items, item model, and hit rate if there is one) "
+    f"and the recommendations for all users other than q are {_SAME}."
+)
 _OWN_LIST = (
     "Recommendations for a user read the exact list of this user: they are not covered, and must only be "
     "shown to this user and to parties entitled to this list."
 )
-LIST_RECORD = (
-    f"{_LISTS_PUBLIC}For any two data sets that differ in the whole list of items of one user q, "
-    f"{_LIST_OUTPUTS} and the recommendations for all users other than q are "
-    f"({{epsilon}}, {{delta}})-indistinguishable. {_OWN_LIST}"
-)
+LIST_RECORD = f"{_LISTS_DIFFER % 'the whole list of items'} {_OWN_LIST}"
 LIST_ENTRY = (
-    f"{_LISTS_PUBLIC}For any two data sets that differ in one item on the list of one user q, "
-    f"{_LIST_OUTPUTS} and the recommendations for all users other than q are "
-    "({epsilon}, {delta})-indistinguishable. This covers {releases}; a privacy ledger records each release "
-    "as one entry. It does not hide a list as a whole: k items of one list are protected together only at "
-    f"eps_k: {{eps_10}} for k=10, {{eps_100}} for k=100. {_OWN_LIST}"
+    f"{_LISTS_DIFFER % 'one item on the list'} {_LEDGER} It does not hide a list as a whole: k items of one "
+    f"list are protected together only at {_EPS_K} {_OWN_LIST}"
 )
-LIST_NULLED = "To differ means here that q has its list in one of the two and an empty list in the other."
-LIST_REPLACED = "To differ means here that q has two different lists in the two, with any items."
-
-
-EDGE_FIGURE = "at eps = {epsilon}"
-NO_EDGE_FIGURE = "and no separate bound is given for one mutual edge"
-COALITION = "q's features, its label and its edges with all other nodes are protected at eps = {epsilon}"
-NO_COALITION = "no separate bound is given"
 _NODE = (
     f"{PUBLIC} For any two graphs that differ in one node q, with its features, its label and all edges in "
-    "which q takes part, "
+    "which q takes part, the released models"
 )
+_COALITION = "q's features, its label and its edges with all other nodes are protected at eps = "
 NODE = {  # by what reads the edges
-    "never": (
-        f"{_NODE}the released models and the predictions for all nodes other than q are "
-        "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out "
-        f"depends on edges. {_OWN_FEATURES}"
-    ),
-    "queried": (
-        f"{_NODE}the released models, all noisy aggregates and the predictions for all nodes other than q "
-        "are ({epsilon}, {delta})-indistinguishable. Nothing is assumed about degrees. "
-        f"{_OWN_FEATURES}"
-    ),
-    "read": (
-        f"{_NODE}the released models and all noisy aggregates are "
-        "({epsilon}, {delta})-indistinguishable. Nothing is assumed about degrees. The prediction for a node "
-        "uses this node's own features and its own list of edges and must only be shown to parties entitled "
-        "to both. Against parties that know the lists of some nodes and see the predictions for these nodes, "
-        "{coalition}. q's edges with these nodes are known to these parties."
-    ),
+    "never": f"{_NODE} and the predictions for all nodes other than q are {_SAME}. {_NO_EDGE_READ} edges. "
+    f"{_OWN_FEATURES}",
+    "queried": f"{_NODE}, all noisy aggregates and the predictions for all nodes other than q are {_SAME}. "
+    f"Nothing is assumed about degrees. {_OWN_FEATURES}",
+    "read": f"{_NODE} and all noisy aggregates are {_SAME}. Nothing is assumed about degrees. The prediction "
+    "for a node uses this node's own features and its own list of edges and must only be shown to parties "
+    "entitled to both. Against parties that know the lists of some nodes and see the predictions for these "
+    "nodes, {coalition}. q's edges with these nodes are known to these parties.",
 }
-BOUNDED_DEGREE = (
+_ASSURED = (
     "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
-    "that differ in one node q with all its edges, features and label, everything except q's own row and "
-    "prediction is ({epsilon}, {delta})-indistinguishable. If the assurance is false there is no guarantee."
+    "that differ in one node q with all its edges, features and label, "
 )
-BOUNDED_DEGREE_NEIGHBORS = (
-    "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
-    "that differ in one node q with all its edges, features and label, the released weights are "
-    f"({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} If the assurance is false there is no "
-    "guarantee."
-)
-BOUNDED_DEGREE_NEVER = (
-    "For any two graphs that differ in one node q with all its edges, features and label, everything except "
-    "q's own prediction is ({epsilon}, {delta})-indistinguishable. No edge was read, so this rests on no "
-    "assurance about degrees."
-)
-NULLED = (
-    "To differ means here that q has its record in one of the two and a null record in the other: no "
-    "features, no label, no edges."
-)
-NULLED_PERSON = (
-    "To differ means here that q has its record in one of the two and a null record in the other: no "
-    "attributes, no label, no rows."
-)
+_NOT_ASSURED = "If the assurance is false there is no guarantee."
+BOUNDED_DEGREE = {  # by what reads the edges
+    "never": "For any two graphs that differ in one node q with all its edges, features and label, "
+    f"everything except q's own prediction is {_SAME}. No edge was read, so this rests on no assurance about "
+    "degrees.",
+    "queried": f"{_ASSURED}everything except q's own row and prediction is {_SAME}. {_NOT_ASSURED}",
+    "neighbors": f"{_ASSURED}the released weights are {_SAME}. {_UNCOVERED} {_NOT_ASSURED}",
+}
+_DIFFER = "To differ means here that q has "
+_NULL = f"{_DIFFER}its record in one of the two and a null record in the other: no "
+NULLED, NULLED_PERSON = f"{_NULL}features, no label, no edges.", f"{_NULL}attributes, no label, no rows."
+REPLACED = f"{_DIFFER}two different records in the two, with any content."
+LIST_NULLED = f"{_DIFFER}its list in one of the two and an empty list in the other."
+LIST_REPLACED = f"{_DIFFER}two different lists in the two, with any items."
 _NOT_READ, _NULLED = {Row.name: ROWS_NOT_READ}, {Person.name: NULLED_PERSON}  # where a unit has its own
 _THINGS = {Row.name: "rows"}  # what a unit protects, if not edges
-REPLACED = "To differ means here that q has two different records in the two, with any content."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 FAILURE_COMPOSITION_NOTE = (
-    "Other runs on the same data add up: r equal releases have mu sqrt(r), and the part of delta that bounds "
-    "the failure of the noisy degree bound adds up as well."
+    f"{COMPOSITION_NOTE[:-1]}, and the part of delta that bounds the failure of the noisy degree bound adds "
+    "up as well."
 )
 PURE_COMPOSITION_NOTE = "Other releases of the same data add up: r equal ones have r times the epsilon."
-APPROXIMATE_COMPOSITION_NOTE = (
-    "Other releases of the same data add up: r equal ones have r times the epsilon, at r times the delta."
-)
+APPROXIMATE_COMPOSITION_NOTE = f"{PURE_COMPOSITION_NOTE[:-1]}, at r times the delta."
 ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )
@@ -259,7 +205,6 @@ PURE = (
     "All noise here has pure epsilon: at delta 0 it is {pure}, and k {things} of one person together cost "
     "k times as much. Other runs on the same data add up: r equal releases have at most r times the epsilon."
 )
-
 LOCAL_COMPOSITION_NOTE = (
     "Other releases that randomize the same records again add up: r of them have r times the budgets."
 )
@@ -310,7 +255,7 @@ def _edge_statement(text: str, guarantee: Guarantee, bound: Bound) -> str:
 def _subset_statement(guarantee: Guarantee, bound: Bound) -> str:
     if guarantee.releases == 0:
         return EDGES_NOT_READ
-    by_this = _THIS_ONE if guarantee.additional else ""
+    by_this = " by this one" if guarantee.additional else ""
     return f"{PRIVATE_SLOT.format(by_this=by_this, **bound)} {ONE_GRAPH}"
 
 
@@ -318,7 +263,7 @@ def _record_statement(guarantee: Guarantee, bound: Bound) -> str:
     if guarantee.edge_use == "lists":
         return f"{LIST_RECORD.format(**bound)} {LIST_REPLACED if guarantee.replace_one else LIST_NULLED}"
     edge = guarantee.edge_epsilon
-    words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=format_upper_bound(edge))
+    words = f"and {_NO_EDGE_BOUND}" if edge is None else f"at eps = {format_upper_bound(edge)}"
     return _with_neighbors(NODE_RECORD[guarantee.edge_use].format(edge=words, **bound), guarantee)
 
 
@@ -330,14 +275,13 @@ def _person_statement(guarantee: Guarantee, bound: Bound) -> str:
 
 def _node_statement(guarantee: Guarantee, bound: Bound) -> str:
     known = guarantee.coalition_epsilon
-    coalition = NO_COALITION if known is None else COALITION.format(epsilon=format_upper_bound(known))
+    coalition = "no separate bound is given" if known is None else _COALITION + format_upper_bound(known)
     return _with_neighbors(NODE[guarantee.edge_use].format(coalition=coalition, **bound), guarantee)
 
 
 def _bounded_degree_statement(guarantee: Guarantee, bound: Bound) -> str:
-    texts = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}
-    text = texts.get(guarantee.edge_use, BOUNDED_DEGREE).format(degree=guarantee.max_degree, **bound)
-    return _with_neighbors(f"{text} {PUBLIC}", guarantee)
+    text = BOUNDED_DEGREE.get(guarantee.edge_use, BOUNDED_DEGREE["queried"])
+    return _with_neighbors(f"{text.format(degree=guarantee.max_degree, **bound)} {PUBLIC}", guarantee)
 
 
 def _with_neighbors(text: str, guarantee: Guarantee) -> str:
