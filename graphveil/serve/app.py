@@ -208,12 +208,7 @@ class RequestMiddleware:
                 fault = type(error).__name__
                 error = RequestError("internal_error")
             if not status:
-                lines = {**error.headers, "Content-Type": "application/json"}
-                lines["Content-Length"] = str(len(error.body))
-                headers = [(name.lower().encode(), value.encode()) for name, value in lines.items()]
-                start = {"type": "http.response.start", "status": error.status, "headers": headers}
-                await send_recorded(start)
-                await send_recorded({"type": "http.response.body", "body": error.body})
+                await _error_response(error)(scope, receive, send_recorded)
         self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
 
     async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -487,7 +482,7 @@ def _add_pages(
     description = app.openapi()  # once all pages are there
     if admission.keys is not None:
         description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    page = render_docs(description)
+    page = render("server_docs.html", api=description, errors=schemas.STATUS_DESCRIPTIONS, dumps=json.dumps)
 
 
 def _json(record: object, headers: dict[str, str] | None = None) -> Response:
@@ -496,50 +491,14 @@ def _json(record: object, headers: dict[str, str] | None = None) -> Response:
 
 async def _framework_error(_: Request, error: Exception) -> Response:
     """Return the server's own error for what the web framework rejects, without a value of the request."""
-    status = error.status_code if isinstance(error, HTTPException) else 422
-    allowed = getattr(error, "headers", None) or {}
-    name = {404: "unknown_endpoint", 405: "wrong_method"}.get(status)
-    if name is None:
-        places = [one["loc"] for one in error.errors()] if isinstance(error, RequestValidationError) else []
-        found = schemas.invalid_body(*dict.fromkeys(place[1] for place in places if len(place) > 1))
-        return Response(found.body, found.status, found.headers, "application/json")
-    found = RequestError(name, {key: value for key, value in allowed.items() if key.lower() == "allow"})
-    return Response(found.body, found.status, found.headers, "application/json")
+    places = [one["loc"] for one in error.errors()] if isinstance(error, RequestValidationError) else []
+    found = schemas.invalid_body(*dict.fromkeys(place[1] for place in places if len(place) > 1))
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        found = RequestError("unknown_endpoint")
+    elif isinstance(error, HTTPException) and error.status_code == 405:
+        found = RequestError("wrong_method", error.headers)
+    return _error_response(found)
 
 
-def render_docs(described: dict[str, Any]) -> str:
-    schemas = described["components"]["schemas"]
-
-    def json_body(body: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]] | None:
-        reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
-        if reference is None:
-            return None
-        schema = schemas[reference.rpartition("/")[2]]
-        fields = [(name, one.get("description", "")) for name, one in schema["properties"].items()]
-        return [json.dumps(one) for one in schema.get("examples", ())], fields
-
-    operations = [
-        {
-            "path": path,
-            "method": method,
-            "id": one["operationId"],
-            "summary": one["summary"],
-            "keyed": "security" in one,
-            "parameters": [(each["name"], each["description"]) for each in one.get("parameters", ())],
-            "request": json_body(one["requestBody"]) if "requestBody" in one else None,
-            "response": json_body(one["responses"]["200"]),
-            "described": one["responses"]["200"]["description"],
-        }
-        for path, methods in described["paths"].items()
-        for method, one in methods.items()
-    ]
-    errors = {
-        status: one["description"]
-        for methods in described["paths"].values()
-        for operation in methods.values()
-        for status, one in operation["responses"].items()
-        if status >= "400"
-    }
-    return render(
-        "server_docs.html", about=described["info"], operations=operations, errors=sorted(errors.items())
-    )
+def _error_response(error: RequestError) -> Response:
+    return Response(error.body, error.status, error.headers, "application/json")

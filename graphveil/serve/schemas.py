@@ -30,92 +30,70 @@ _NAMES = 8  # of columns in a message
 _CLOSE = {"Connection": "close"}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
-_ERROR_RESPONSES: dict[str, tuple[int, str, str]] = {  # status, kind, message
-    "malformed_request": (
-        400,
-        "BadRequest",
-        "Not a valid HTTP/1.1 request. Send the length of the body once, and a head of at most 16 KiB.",
-    ),
-    "missing_key": (
-        401,
-        "Unauthorized",
-        "A valid API key is required. Send the header `Authorization: Bearer KEY`.",
-    ),
-    "forbidden_row": (  # the row of another subject, or one that does not exist
-        403,
-        "Forbidden",
-        "A row is only returned to its own subject, and this key is not valid for all rows of the request.",
-    ),
-    "release_forbidden": (
-        403,
-        "Forbidden",
-        "This key may not make new releases. Use one that was made with `graphveil keys FILE --releases`.",
-    ),
-    "unknown_endpoint": (404, "NotFound", "There is no such endpoint. GET /docs lists them."),
-    "unknown_run": (
-        404,
-        "NotFound",
-        "Set `run` to one of the runs that GET /v1/privacy lists. Models of pairs answer at /v1/pairs, and "
-        "other runs at /v1/predict.",
-    ),
-    "wrong_method": (405, "WrongMethod", "This endpoint needs another method. GET /docs lists them."),
-    "request_timeout": (408, "TooSlow", "The request did not arrive in time."),
-    "release_required": (
-        409,
-        "NeedsRelease",
-        "New records, columns other than id, and unknown ids need a new release, which this server does not "
-        "make for this request. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
-    ),
-    "ids_not_found": (
-        409,
-        "NeedsRelease",
-        "The run does not have the ids at indices {shown} of `ids`.{numbers} New records need a new "
-        "release. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
-    ),
-    "pair_ids_not_found": (
-        409,
-        "NeedsRelease",
-        "The model does not have the ids at positions {shown} of the request, counted in order.",
-    ),
-    "other_model": (
-        422,
-        "OtherModel",
-        "Models of links take `pairs` or `ids`, and recommenders take `lists`. GET /docs shows both.",
-    ),
-    "budget_exhausted": (
-        409,
-        "NoBudget",
-        "The remaining privacy budget is too small for this release. GET /v1/privacy shows it to your key.",
-    ),
-    "too_many_ids": (413, "TooLarge", "A request may have {most:,} {what}. Send several requests."),
-    "body_too_large": (413, "TooLarge", "A body may have {most:,} bytes. Send several requests."),
-    "unsupported_media_type": (
-        415,
-        "MediaType",
-        "The body must be JSON. Send the header `Content-Type: application/json`.",
-    ),
-    "invalid_body": (
-        422,
-        "Malformed",
-        "The body does not match the schema of this endpoint{field}. GET /docs shows it.",
-    ),
-    "other_features": (422, "InvalidFeatures", "Each x must be {named}{listed}.{bad}"),
-    "no_features": (422, "InvalidFeatures", "The run has no feature columns. Send the records without x."),
-    "no_graph": (
-        422,
-        "InvalidGraph",
-        "The ids of records must be all text or all numbers, each listed once, and both ends of every edge "
-        "must be ids of records.",
-    ),
-    "server_busy": (429, "Overload", "Too many requests are being answered. Try again later."),
-    "rate_limited": (429, "RateLimit", "Too many requests with this key. Try again later."),
-    "internal_error": (500, "Failed", "The server failed. Its log has the class of the error."),
-    "ledger_unavailable": (503, "NoLedger", "The privacy ledger cannot be reached. Try again later."),
-    "run_changed": (
-        503,
-        "Changed",
-        "The run folder has changed since the server started. Restart the server.",
-    ),
+_KINDS = {  # status and kind of each error
+    "malformed_request": (400, "BadRequest"),
+    "missing_key": (401, "Unauthorized"),
+    "forbidden_row": (403, "Forbidden"),  # the row of another subject, or one that does not exist
+    "release_forbidden": (403, "Forbidden"),
+    "unknown_endpoint": (404, "NotFound"),
+    "unknown_run": (404, "NotFound"),
+    "wrong_method": (405, "WrongMethod"),
+    "request_timeout": (408, "TooSlow"),
+    "release_required": (409, "NeedsRelease"),
+    "ids_not_found": (409, "NeedsRelease"),
+    "pair_ids_not_found": (409, "NeedsRelease"),
+    "other_model": (422, "OtherModel"),
+    "budget_exhausted": (409, "NoBudget"),
+    "too_many_ids": (413, "TooLarge"),
+    "body_too_large": (413, "TooLarge"),
+    "unsupported_media_type": (415, "MediaType"),
+    "invalid_body": (422, "Malformed"),
+    "other_features": (422, "InvalidFeatures"),
+    "no_features": (422, "InvalidFeatures"),
+    "no_graph": (422, "InvalidGraph"),
+    "server_busy": (429, "Overload"),
+    "rate_limited": (429, "RateLimit"),
+    "internal_error": (500, "Failed"),
+    "ledger_unavailable": (503, "NoLedger"),
+    "run_changed": (503, "Changed"),
+}
+_TEXTS = {
+    "malformed_request": "Not a valid HTTP/1.1 request. Send the length of the body once, and a head of at "
+    "most 16 KiB.",
+    "missing_key": "A valid API key is required. Send the header `Authorization: Bearer KEY`.",
+    "forbidden_row": "A row is only returned to its own subject, and this key is not valid for all rows of "
+    "the request.",
+    "release_forbidden": "This key may not make new releases. Use one that was made with `graphveil keys "
+    "FILE --releases`.",
+    "unknown_endpoint": "There is no such endpoint. GET /docs lists them.",
+    "unknown_run": "Set `run` to one of the runs that GET /v1/privacy lists. Models of pairs answer at "
+    "/v1/pairs, and other runs at /v1/predict.",
+    "wrong_method": "This endpoint needs another method. GET /docs lists them.",
+    "request_timeout": "The request did not arrive in time.",
+    "release_required": "New records, columns other than id, and unknown ids need a new release, which this "
+    "server does not make for this request. Run `graphveil predict RUN --nodes FILE --edges FILE` to make "
+    "one.",
+    "ids_not_found": "The run does not have the ids at indices {shown} of `ids`.{numbers} New records need "
+    "a new release. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
+    "pair_ids_not_found": "The model does not have the ids at positions {shown} of the request, counted in "
+    "order.",
+    "other_model": "Models of links take `pairs` or `ids`, and recommenders take `lists`. GET /docs shows "
+    "both.",
+    "budget_exhausted": "The remaining privacy budget is too small for this release. GET /v1/privacy shows "
+    "it to your key.",
+    "too_many_ids": "A request may have {most:,} {what}. Send several requests.",
+    "body_too_large": "A body may have {most:,} bytes. Send several requests.",
+    "unsupported_media_type": "The body must be JSON. Send the header `Content-Type: application/json`.",
+    "invalid_body": "The body does not match the schema of this endpoint{field}. GET /docs shows it.",
+    "other_features": "Each x must be {named}{listed}.{bad}",
+    "no_features": "The run has no feature columns. Send the records without x.",
+    "no_graph": "The ids of records must be all text or all numbers, each listed once, and both ends of "
+    "every edge must be ids of records.",
+    "server_busy": "Too many requests are being answered. Try again later.",
+    "rate_limited": "Too many requests with this key. Try again later.",
+    "internal_error": "The server failed. Its log has the class of the error.",
+    "ledger_unavailable": "The privacy ledger cannot be reached. Try again later.",
+    "run_changed": "The run folder has changed since the server started. Restart the server.",
 }
 _HEADERS = {
     "malformed_request": _CLOSE,
@@ -137,8 +115,8 @@ class RequestError(Exception):
     """
 
     def __init__(self, name: str, headers: Mapping[str, str] | None = None, **values: object) -> None:
-        self.status, self.kind, text = _ERROR_RESPONSES[name]
-        self.message = text.format_map(defaultdict(str, values))
+        self.status, self.kind = _KINDS[name]
+        self.message = _TEXTS[name].format_map(defaultdict(str, values))
         self.headers = {**_HEADERS.get(name, {}), **(headers or {})}
         super().__init__(self.message)
 
@@ -464,7 +442,7 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-_STATUS_DESCRIPTIONS = {
+STATUS_DESCRIPTIONS = {
     400: "Not a valid HTTP/1.1 request.",
     401: "No key, or an unknown key.",
     403: "A row of another subject, or a new release with a key that may not make one.",
@@ -488,5 +466,5 @@ def responses(answer: type[BaseModel] | None, *errors: int) -> dict[int | str, d
     found: dict[int | str, dict[str, Any]] = {200: text if answer is None else {"model": answer}}
     found[200]["description"] = "The response."
     for status in sorted({400, 404, 405, 500, 503, *errors}):
-        found[status] = {"model": ErrorResponse, "description": _STATUS_DESCRIPTIONS[status]}
+        found[status] = {"model": ErrorResponse, "description": STATUS_DESCRIPTIONS[status]}
     return found
