@@ -22,6 +22,7 @@ from graphveil._util.checks import checked
 from graphveil._util.figures import counted
 from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.noise import (
+    AdditiveLaw,
     DivergedError,
     Exact,
     Floats,
@@ -371,10 +372,17 @@ class _Run:
     failure: str
     hidden: bool
 
+    def row(self, *, scaled: bool = False) -> Floats:
+        """Return all outcomes, in units of their noise if ``scaled``, and all returned values."""
+        parts = [np.zeros(0)]
+        for step in self.steps:
+            unit = step.law.scale if scaled and isinstance(step.law, AdditiveLaw) else 1.0
+            parts.append(np.ravel(np.asarray(step.outcome, dtype=np.float64) / unit))
+        return np.concatenate([*parts, *(array.astype(np.float64).ravel() for array in self.returned)])
+
 
 def _run(mechanism: Mechanism, graph: SmallGraph, noise: NoiseRecorder) -> _Run:
-    returned: list[np.ndarray[Any, Any]] = []
-    failure = ""
+    returned, failure = list[np.ndarray[Any, Any]](), ""
     try:
         returned = arrays_of(mechanism(graph, noise))
     except DivergedError:
@@ -419,14 +427,7 @@ class _Search(FindingLog):
         for draw in range(_HIDDEN_DRAWS):
             hidden = np.random.default_rng([self._seed, number, 2, draw])
             noise = NoiseRecorder(self._rng(number), hidden=hidden, zero_noise=True)
-            run = _run(self._mechanism, graph, noise)
-            parts = [np.zeros(0)]
-            for step in run.steps:
-                value = np.asarray(getattr(step.law, "value", step.outcome), dtype=np.float64)
-                scale = getattr(step.law, "scale", 1.0)
-                parts.append(np.ravel(value / scale))
-            parts += [np.asarray(array.ravel(), dtype=np.float64) for array in run.returned]
-            rows.append(np.concatenate(parts))
+            rows.append(_run(self._mechanism, graph, noise).row(scaled=True))
         return np.mean(rows, axis=0) if len({len(row) for row in rows}) == 1 else np.full(1, np.nan)
 
     def _note(self, kind: str, loss: LossLowerBound, pair: Neighbors) -> None:
@@ -514,13 +515,8 @@ def certified(
 
 def outputs(mechanism: Mechanism, graph: SmallGraph, runs: int, seed: int) -> Floats:
     """Return the outputs of runs, one row each, filled up with infinity where lengths differ."""
-    rng, rows = np.random.default_rng(seed), []
-    for _ in range(runs):
-        noise = NoiseRecorder(rng)
-        returned = arrays_of(mechanism(graph, noise))
-        parts = [np.asarray(step.outcome, dtype=np.float64).ravel() for step in noise.steps]
-        parts += [array.astype(np.float64).ravel() for array in returned]
-        rows.append(np.concatenate([np.zeros(0), *parts]))
+    rng = np.random.default_rng(seed)
+    rows = [_run(mechanism, graph, NoiseRecorder(rng)).row() for _ in range(runs)]
     width = max(map(len, rows))
     return np.array([np.pad(row, (0, width - len(row)), constant_values=np.inf) for row in rows])
 

@@ -78,13 +78,17 @@ class LossLowerBound:
 # -- laws --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
 class Law(ABC):
-    """Probability distribution of one step's outcome."""
+    """Probability distribution of one step's outcome.
 
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the outcome."""
+    Args:
+        value: Exact values, or probabilities of a choice in each row.
+        scale: Scale of the noise, or probability of a wrong bit; one, or one for each entry.
+    """
+
+    value: Any
+    scale: Any = 0.0
 
     @abstractmethod
     def draw(self, rng: Generator) -> Any:
@@ -94,8 +98,8 @@ class Law(ABC):
     def against(self, other: Any, delta: float) -> LossLowerBound:
         """Return the loss of this law against another of the same kind and shape."""
 
-    def scale_differs(self, other: Any) -> bool:
-        return False
+    def scale_differs(self, other: "Law") -> bool:
+        return not same(self.scale, other.scale)
 
     def shared(self, later: Any) -> Floats | None:
         """Return what the released values reveal if a later step reuses the noise; None if nothing."""
@@ -106,47 +110,28 @@ class Law(ABC):
         return 1.0
 
 
-@dataclass(frozen=True, eq=False)
 class Exact(Law):
     """An exact output without noise."""
 
-    value: Floats
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.shape
-
-    def draw(self, rng: Generator) -> Floats:
+    def draw(self, rng: Generator) -> Any:
         return self.value
 
     def against(self, other: "Exact", delta: float) -> LossLowerBound:
         return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
 
 
-@dataclass(frozen=True, eq=False)
 class AdditiveLaw(Law):
     """Noise of a scale around values, each entry independently."""
-
-    value: Floats
-    scale: Floats
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.shape
-
-    def scale_differs(self, other: "AdditiveLaw") -> bool:
-        return not same(self.scale, other.scale)
 
     def shared(self, later: "AdditiveLaw") -> Floats:
         return np.asarray(self.value / self.scale - later.value / later.scale)
 
 
-@dataclass(frozen=True, eq=False)
 class GaussianLaw(AdditiveLaw):
     """N(value, scale^2)."""
 
-    def draw(self, rng: Generator) -> Floats:
-        return self.value + self.scale * rng.standard_normal(self.shape)
+    def draw(self, rng: Generator) -> Any:
+        return self.value + self.scale * rng.standard_normal(self.value.shape)
 
     def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
         """Return mu, or the loss by the length of the noise if its scale differs."""
@@ -169,12 +154,11 @@ class GaussianLaw(AdditiveLaw):
         return LossLowerBound(alone=float((np.log(likely[seen]) - rare[seen]).max(initial=0.0)))
 
 
-@dataclass(frozen=True, eq=False)
 class LaplaceLaw(AdditiveLaw):
     """Laplace noise."""
 
     def draw(self, rng: Generator) -> Floats:
-        return np.asarray(self.value + rng.laplace(scale=self.scale, size=self.shape))
+        return np.asarray(self.value + rng.laplace(scale=self.scale, size=self.value.shape))
 
     def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
         """Return |change| / scale, which half of the outcomes have; another scale has no bound."""
@@ -184,61 +168,41 @@ class LaplaceLaw(AdditiveLaw):
         if not delta:
             return LossLowerBound(certain=1.0)
         # One event: an entry lies beyond this law's upper 2 delta. The entry with the largest loss counts.
-        a, b = np.broadcast_to(self.scale, self.shape), np.broadcast_to(other.scale, self.shape)
+        a, b = (np.broadcast_to(law.scale, self.value.shape) for law in (self, other))
         reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
         rare = -np.maximum(reach + self.value - other.value, 0) / b + math.log(0.5)
         return LossLowerBound(alone=float(max(0.0, (math.log(delta) - rare).max(initial=0.0))))
 
 
-@dataclass(frozen=True, eq=False)
 class FlipLaw(Law):
-    """Randomized response: each bit is replaced by a fair one with probability 2 q."""
-
-    bits: npt.NDArray[np.bool_]
-    flip: Floats
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.bits.shape
+    """Randomized response: each bit is replaced by a fair one with probability 2 q, for the scale q."""
 
     def draw(self, rng: Generator) -> npt.NDArray[np.bool_]:
-        chosen, fair = rng.random(self.shape) < 2 * self.flip, rng.random(self.shape) < 0.5
-        return np.where(chosen, fair, self.bits)
-
-    def scale_differs(self, other: "FlipLaw") -> bool:
-        return not same(self.flip, other.flip)
+        chosen, fair = (rng.random(self.value.shape) < share for share in (2 * self.scale, 0.5))
+        return np.asarray(np.where(chosen, fair, self.value))
 
     def against(self, other: "FlipLaw", delta: float) -> LossLowerBound:
-        ones = [
-            np.broadcast_to(np.where(law.bits, 1 - law.flip, law.flip), self.shape) for law in (self, other)
-        ]
+        ones = (np.where(law.value, 1 - law.scale, law.scale) for law in (self, other))
         return of_choices(*(np.stack([p, 1 - p], axis=-1).reshape(-1, 2) for p in ones))
 
     def shared(self, later: "FlipLaw") -> Floats:
         """Return the positions where the bits differ: a bit that is kept reveals it."""
-        return np.asarray(self.bits != later.bits, dtype=np.float64)
+        return np.asarray(self.value != later.value, dtype=np.float64)
 
     def shared_mass(self) -> float:
         """Return 1 - 2 q."""
-        return float(1 - 2 * np.max(self.flip))
+        return float(1 - 2 * np.max(self.scale))
 
 
-@dataclass(frozen=True, eq=False)
 class ChoiceLaw(Law):
     """One choice per row, with the row's probabilities."""
 
-    probabilities: Floats
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.probabilities.shape
-
     def draw(self, rng: Generator) -> npt.NDArray[np.int64]:
-        beyond = np.cumsum(self.probabilities, axis=1) < rng.random((len(self.probabilities), 1))
-        return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
+        beyond = np.cumsum(self.value, axis=1) < rng.random((len(self.value), 1))
+        return np.asarray(np.minimum(beyond.sum(axis=1), self.value.shape[1] - 1))
 
     def against(self, other: "ChoiceLaw", delta: float) -> LossLowerBound:
-        return of_choices(self.probabilities, other.probabilities)
+        return of_choices(self.value, other.value)
 
 
 def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
@@ -281,7 +245,7 @@ class NoiseStep:
     @property
     def sort(self) -> tuple[str, tuple[int, ...], Hashable | None]:
         """The public facts of the step: kind of law, shape, stream."""
-        return type(self.law).__name__, self.law.shape, self.stream
+        return type(self.law).__name__, self.law.value.shape, self.stream
 
 
 class DivergedError(Exception):
@@ -343,8 +307,7 @@ class NoiseRecorder:
         Raises:
             ConfigError: If values are not finite, or the shapes do not match.
         """
-        found: Floats = self._step(GaussianLaw(*_spread(value, sigma=sigma)), stream)
-        return found
+        return self._step(GaussianLaw(*_spread(value, sigma=sigma)), stream)
 
     @checked
     def laplace(
@@ -363,8 +326,7 @@ class NoiseRecorder:
         Raises:
             ConfigError: If values are not finite, or the shapes do not match.
         """
-        found: Floats = self._step(LaplaceLaw(*_spread(value, scale=scale)), stream)
-        return found
+        return self._step(LaplaceLaw(*_spread(value, scale=scale)), stream)
 
     @checked
     def flip(
@@ -384,9 +346,7 @@ class NoiseRecorder:
             ConfigError: If the shapes do not match.
         """
         given, budget = _spread(bits, epsilon=epsilon)
-        wrong = np.asarray(1 / (1 + np.exp(budget)))
-        found: np.ndarray[Any, Any] = self._step(FlipLaw(given.astype(bool), wrong), stream)
-        return found
+        return self._step(FlipLaw(given.astype(bool), np.asarray(1 / (1 + np.exp(budget)))), stream)
 
     @checked
     def choose(self, probabilities: npt.ArrayLike) -> np.ndarray[Any, Any]:
@@ -404,8 +364,7 @@ class NoiseRecorder:
         table = np.atleast_2d(_floats(probabilities))
         if (table < 0).any() or not np.allclose(table.sum(axis=1), 1, atol=1e-9):
             raise ConfigError("probabilities must have non-negative rows that sum to 1")
-        found: np.ndarray[Any, Any] = self._step(ChoiceLaw(table), None)
-        return found
+        return self._step(ChoiceLaw(table), None)
 
     @checked
     def release(self, value: Any) -> Any:
@@ -419,21 +378,21 @@ class NoiseRecorder:
         """
         return self._step(Exact(np.asarray(_plain(value))), None)
 
-    def _step(self, law: Law, stream: Hashable | None) -> Any:
-        number = len(self.steps)
+    def _step(self, law: Law, stream: Hashable | None) -> np.ndarray[Any, Any]:
+        number, rng = len(self.steps), self._rng
         if self._given is not None:
             before = self._given[number] if number < len(self._given) else None
             self.steps.append(NoiseStep(law, stream, None if before is None else before.outcome))
             if before is None or before.sort != self.steps[-1].sort:
                 raise DivergedError
-            return before.outcome
-        outcome, rng = getattr(law, "value", None) if self._zero_noise else None, self._rng
-        if outcome is None:
+        elif self._zero_noise and isinstance(law, AdditiveLaw):
+            self.steps.append(NoiseStep(law, stream, law.value))
+        else:
             if stream is not None:  # steps of one stream draw from one seed
                 digest = hashlib.sha256(f"{self._seed} {stream!r}".encode()).digest()
                 rng = np.random.default_rng(int.from_bytes(digest[:8]))
-            outcome = law.draw(rng)
-        self.steps.append(NoiseStep(law, stream, outcome))
+            self.steps.append(NoiseStep(law, stream, law.draw(rng)))
+        outcome: np.ndarray[Any, Any] = self.steps[-1].outcome
         return outcome
 
 

@@ -8,7 +8,7 @@ the noise. There are as many releases as the claim needs for a bound of about ni
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 from itertools import combinations
 from typing import Any
 
@@ -98,6 +98,7 @@ from graphveil.core.unit import DirectedEdge, EdgeSubset, NodeBoundedDegree, Nod
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Coins = npt.NDArray[np.bool_]
+Insert = Callable[[Coins], tuple[Adjacency, Any]]
 
 BLUR = 0.08  # how far below mu its bound may lie on average, relative
 _MAX_ROUNDS = 64
@@ -191,7 +192,7 @@ class Canaries:
 
     query: Query
     count: int
-    insert: Callable[[Coins], tuple[Adjacency, Any]]
+    insert: Insert
     score: Callable[[Floats], npt.NDArray[Any]]
     rounds: int = 1
     groups: Tensor | None = None
@@ -325,7 +326,8 @@ def _log_likelihood(found: Law, seen: Law) -> float:
         case LaplaceLaw(), LaplaceLaw():
             return -float(np.abs((seen.value - found.value) / found.scale).sum())
         case FlipLaw(), FlipLaw():
-            return float(np.log(np.where(seen.bits == found.bits, 1 - found.flip, found.flip)).sum())
+            right = seen.value == found.value
+            return float(np.log(np.where(right, 1 - found.scale, found.scale)).sum())
     raise NotImplementedError(
         f"canaries in small graphs are not supported for answers of type {type(found).__name__}"
     )
@@ -359,7 +361,7 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> Canaries:
     nodes, center = count * (1 + leaves), np.arange(count) * (1 + leaves)
     here, there = context.pair if query.groups > 1 else (0, 0)
     groups = torch.full((nodes,), there)
-    groups[torch.from_numpy(center)] = here
+    groups[:: 1 + leaves] = here
     vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
     vectors[:, 0] = 1.0
     keys: Any = None  # by which any two nodes are as alike as can be
@@ -369,14 +371,8 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> Canaries:
     elif query.similarity is not None:
         keys = torch.eye(3, dtype=torch.float64)[:1].repeat(nodes, 1)
     data = NeighborSumData(vectors, keys)
-    own = center if isinstance(unit, NodeUnit) else center[:0]  # a node's own row is for it alone
-    sigma = np.array(query.sigma)[groups.numpy() if len(query.sigma) > 1 else np.zeros(nodes, dtype=int)]
-
-    def insert(who: Coins) -> tuple[Adjacency, NeighborSumData]:
-        directed = context.directed
-        return _stars(center[who], nodes, leaves=leaves, directed=directed, weighted=weighted), data
-
-    return _of_rows(query, context, count, insert, groups if query.needs_groups else None, sigma, own)
+    star = partial(_stars, nodes=nodes, leaves=leaves, directed=context.directed, weighted=weighted)
+    return _of_rows(query, context, count, lambda who: (star(center[who]), data), groups)
 
 
 _HUBS = 8, 64  # the least and the largest number of hubs of a canary
@@ -424,7 +420,7 @@ def _of_projected_sums(query: ProjectedSumQuery, context: CanaryContext) -> Cana
 
     fine = replace(query, grid_bits=max(query.grid_bits, query.grid_for(nodes, query.dim)))
     given = with_degree_bound(fine, hubs)
-    return _of_rows(given, context, count, insert, None, np.full(nodes, query.sigma), place[:0])
+    return _of_rows(given, context, count, insert, torch.zeros(nodes, dtype=torch.int64))
 
 
 @build_canaries.register
@@ -447,25 +443,24 @@ def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> Canaries | str
         lists = source if replaced else source[who]
         return _stars(lists, nodes, leaves=listed, directed=True), OutEdgeSumData(vectors, place)
 
-    sigma = np.full(nodes, query.sigma)
-    return _of_rows(query, context, count, insert, groups if query.needs_groups else None, sigma, source[:0])
+    return _of_rows(query, context, count, insert, groups)
 
 
 def _of_rows(
     query: Query,
     context: CanaryContext,
     count: int,
-    insert: Callable[[Coins], tuple[Adjacency, Any]],
-    groups: Tensor | None,
-    sigma: Floats,
-    own: Indices,
+    insert: Insert,
+    groups: Tensor,
 ) -> Canaries:
-    """Score each canary along what it moves in rows of noise ``sigma``; rows ``own`` count as zero."""
-    owner = np.arange(len(sigma)) // (len(sigma) // count)
+    """Score each canary along what it moves; the nodes of a canary, first its own, follow each other."""
+    owner = np.arange(len(groups)) // (len(groups) // count)
+    sigma = np.array(query.noise)[groups.numpy() % len(query.noise)]
 
     def rows(answer: Floats) -> Floats:
         found: Floats = answer / sigma[:, None]
-        found[own] = 0.0
+        if isinstance(context.unit, NodeBoundedDegree):  # a node's own row is for it alone
+            found[np.flatnonzero(np.diff(owner, prepend=-1))] = 0.0
         return found
 
     coins = np.zeros(count, dtype=bool), np.ones(count, dtype=bool)
@@ -495,17 +490,15 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
     first = _pairs(open_pairs, canaries_per_release(1, 2), held=False)
     count, ends = len(first), np.stack([first, first + 1], axis=1)
     none = torch.zeros(int(first[-1]) + 2, dtype=torch.int64)
-    groups = none if query.needs_groups else None
+    insert = _pair_edges(first[:, None], NeighborCountData(none), directed=context.directed)
+    reached = (context.exact(narrow, *insert(np.ones(count, dtype=bool)), none) > 0.5)[ends]
 
     def score(answer: Floats) -> Coins:
         above = (answer > 0.5)[ends] | ~reached
         return np.asarray(above.reshape(count, -1).all(axis=1))  # in every count that it moves
 
     rounds = context.rounds(count, query.sensitivity(context.unit) * query.epsilon)
-    data, directed = NeighborCountData(none), context.directed
-    canaries = _of_pairs(narrow, first[:, None], data, score, rounds, directed=directed, groups=groups)
-    reached = (context.exact(narrow, *canaries.insert(np.ones(count, dtype=bool)), groups) > 0.5)[ends]
-    return canaries
+    return Canaries(narrow, count, insert, score, rounds, none)
 
 
 @build_canaries.register
@@ -519,12 +512,9 @@ def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> Canaries |
     cells = every if context.directed else every[:, every[0] <= every[1]]
     count = cells.shape[1]
     data, groups = EdgeCountData(torch.from_numpy(cells.T.ravel().copy())), torch.full((2 * count,), pays[0])
-
-    def score(answer: Floats) -> Floats:
-        return np.asarray(answer[cells[0], cells[1]] / query.sigma[0])
-
-    rounds, first = context.rounds(count, 1 / query.sigma[0]), 2 * np.arange(count)[:, None]
-    return _of_pairs(wide, first, data, score, rounds, directed=context.directed, groups=groups)
+    insert = _pair_edges(2 * np.arange(count)[:, None], data, directed=context.directed)
+    rounds, sigma = context.rounds(count, 1 / query.sigma[0]), query.sigma[0]
+    return Canaries(wide, count, insert, lambda answer: answer[*cells] / sigma, rounds, groups)
 
 
 @build_canaries.register
@@ -557,7 +547,7 @@ def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> Canaries |
         insert=lambda coins: (graph, AccuracyCountData(torch.from_numpy(np.kron(np.diag(coins), run)))),
         score=lambda answer: answer.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)),
         rounds=context.rounds(count, math.sqrt(each) / query.sigma),
-        groups=torch.full((2,), context.group) if query.groups > 1 else None,
+        groups=torch.full((2,), context.group),
     )
 
 
@@ -573,11 +563,10 @@ def _of_h_indices(query: DegreeHIndexQuery, context: CanaryContext) -> Canaries:
         ends = every if coins[0] else every[:, every[0] > 0]
         return Adjacency.from_edges(*ends, num_nodes=_CLIQUE, directed=False), DegreeHIndexData()
 
-    def score(answers: Floats) -> Floats:
-        return np.asarray(answers[:, 0] / query.sigma)
-
     each = replace(query, failure=query.failure / _ANSWERS)  # with the same noise
-    return Canaries(each, 1, insert, score, _RELEASES // 2, answers=_ANSWERS)
+    return Canaries(
+        each, 1, insert, lambda found: found[:, 0] / query.sigma, _RELEASES // 2, answers=_ANSWERS
+    )
 
 
 @build_canaries.register
@@ -599,14 +588,8 @@ def _of_moments(query: ClassMomentsQuery, context: CanaryContext) -> Canaries | 
         return graph, ClassMomentsData(rows, classes if replaced else torch.where(inside, classes, -1))
 
     shift = (2 * along[0] if replaced else 1.0) / query.sigma
-    return Canaries(
-        wide,
-        count,
-        insert,
-        lambda answer: answer @ scales,
-        context.rounds(count, shift / 2),
-        torch.full((2,), context.group) if query.groups > 1 else None,
-    )
+    rounds, groups = context.rounds(count, shift / 2), torch.full((2,), context.group)
+    return Canaries(wide, count, insert, lambda answer: answer @ scales, rounds, groups)
 
 
 # -- released graphs: every node pair, or one in every block, is an edge or not; public edges stay ---------
@@ -775,24 +758,10 @@ def _pair_groups(query: PairQuery, count: int, *, held: bool = False) -> tuple[I
     return first, int(first.max()) + 2
 
 
-def _of_pairs(
-    query: Query,
-    first: Indices,
-    data: QueryData[Any],
-    score: Callable[[Floats], npt.NDArray[Any]],
-    rounds: int,
-    *,
-    directed: bool,
-    groups: Tensor | None = None,
-    answers: int = 1,
-) -> Canaries:
-    """Insert the edges (i, i + 1) of each canary, or none of them; ``first`` has each i, (count, edges)."""
-    (count, each), nodes = first.shape, int(first.max()) + 2
-
-    def insert(coins: Coins) -> tuple[Adjacency, QueryData[Any]]:
-        return _stars(first[coins].ravel(), nodes, directed=directed), data
-
-    return Canaries(query, count, insert, score, rounds, groups, each, answers)
+def _pair_edges(first: Indices, data: Any, *, directed: bool) -> Insert:
+    """Return what inserts the edges (i, i + 1) of some canaries; ``first`` has each i, (count, edges)."""
+    star = partial(_stars, nodes=int(first.max()) + 2, directed=directed)
+    return lambda coins: (star(first[coins].ravel()), data)
 
 
 @build_canaries.register
@@ -802,12 +771,9 @@ def _of_edge_products(query: EdgeProductQuery, context: CanaryContext) -> Canari
     vectors = torch.zeros(nodes, _DIM)
     for column, group in enumerate(torch.from_numpy(first)):
         vectors[group, column] = vectors[group + 1, column] = 1.0
-
-    def score(answer: Floats) -> Floats:
-        return np.asarray(np.diagonal(answer) / query.sigma[0])
-
-    wide, data, rounds = replace(query, dim=_DIM), EdgeProductData(vectors), _SCORES // _DIM
-    return _of_pairs(wide, first, data, score, rounds, directed=not query.symmetric)
+    wide, rounds, sigma = replace(query, dim=_DIM), _SCORES // _DIM, query.sigma[0]
+    insert = _pair_edges(first, EdgeProductData(vectors), directed=not query.symmetric)
+    return Canaries(wide, _DIM, insert, lambda found: np.diag(found) / sigma, rounds, edges=first.shape[1])
 
 
 @build_canaries.register
@@ -821,9 +787,9 @@ def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> Ca
         table[group] = table[group + 1] = cell
     terms = PairTerms((table,), (torch.ones_like(table),), 0 * one, one)
     data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
-    wide, rounds = replace(query, terms=1, cells=_CELLS), _SCORES // _CELLS
-    directed, sigma = not query.symmetric, query.sigma[0]
-    return _of_pairs(wide, first, data, lambda answer: answer / sigma, rounds, directed=directed)
+    wide, rounds, sigma = replace(query, terms=1, cells=_CELLS), _SCORES // _CELLS, query.sigma[0]
+    insert = _pair_edges(first, data, directed=not query.symmetric)
+    return Canaries(wide, _CELLS, insert, lambda found: found / sigma, rounds, edges=first.shape[1])
 
 
 @build_canaries.register
@@ -835,12 +801,10 @@ def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> Canaries:
     first, nodes = _pair_groups(query, 1)
     table, one = torch.ones(nodes, 1), torch.ones(1).double()
     data = PairSumData(PairTerms((table,), (table,), 0 * one, one))
-
-    def score(answers: Floats) -> Floats:
-        return np.asarray(answers.sum(axis=1) / (math.sqrt(3) * query.sigma[0]))
-
-    wide, directed = replace(query, terms=1), not query.symmetric
-    return _of_pairs(wide, first, data, score, _RELEASES, directed=directed, answers=_ANSWERS)
+    wide, scale = replace(query, terms=1), math.sqrt(3) * query.sigma[0]
+    insert = _pair_edges(first, data, directed=not query.symmetric)
+    score, edges = (lambda found: found.sum(axis=1) / scale), first.shape[1]
+    return Canaries(wide, 1, insert, score, _RELEASES, edges=edges, answers=_ANSWERS)
 
 
 _LISTS = 256  # of a release

@@ -363,13 +363,7 @@ def _record_family(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
     graph = replace(draw_graph(rng, directed=not mutual, most=FAMILY_NODES), directed=True)
     others = []
     for q in range(graph.nodes):
-        rest = {pair for pair in graph.edges if pair[0] != q}
-        others += _changed_records(graph, q, rest, unit.replace_one)
-        if unit.replace_one:  # also by any other record
-            own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
-            other = graph.with_edges(rest | own)
-            other = other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES)))
-            others.append(Neighbor(other, (q,)))
+        others += _changed_records(graph, q, unit.replace_one, rng, into=False)
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
@@ -391,8 +385,7 @@ def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, .
                 into[b] += 1
     graph, others = replace(drawn.with_edges(kept), directed=True), []
     for q in range(graph.nodes):
-        rest = {pair for pair in graph.edges if q not in pair}
-        others += _changed_records(graph, q, rest, unit.replace_one)
+        others += _changed_records(graph, q, unit.replace_one)
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
@@ -412,14 +405,7 @@ def _node_family(unit: Node, rng: Rng, seed: tuple[int, ...]) -> Family:
         changed = [0]
         others += [Neighbor(other, (0,))] if unit.replace_one else []
     for q in changed:
-        rest = {pair for pair in graph.edges if q not in pair}
-        others += _changed_records(graph, q, rest, unit.replace_one)
-        if unit.replace_one:  # also by any other record with other edges
-            own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
-            own = own | {(v, u) for u, v in own} if mutual else own | {(v, q) for _, v in own}
-            other = graph.with_edges(rest | own)
-            other = other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES)))
-            others.append(Neighbor(other, (q,)))
+        others += _changed_records(graph, q, unit.replace_one, rng)
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
@@ -458,10 +444,23 @@ def _other_hubs(rng: Rng) -> Neighbors:
     return graphs[0], graphs[1]
 
 
-def _changed_records(graph: SmallGraph, q: int, rest: set[Pair], replaced: bool) -> list[Neighbor]:
-    """Return the graph with a null record and the other edges, and with the opposite record, same edges."""
+def _changed_records(
+    graph: SmallGraph, q: int, replaced: bool, rng: Rng | None = None, *, into: bool = True
+) -> list[Neighbor]:
+    """Return the graph with a null record, and also with the opposite one and another if it is replaced.
+
+    Args:
+        rng: Source of a record of any kind, with any edges; None to leave it out.
+        into: Whether the edges that lead to the node are also part of its record.
+    """
+    rest = {(u, v) for u, v in graph.edges if q != u and not (into and q == v)}
     graphs = [graph.with_edges(rest).with_record(q, 0.0, NO_LABEL)]
     graphs += [graph.with_record(q, 1 - graph.x[q], int(graph.y[q]))] if replaced else []
+    if replaced and rng is not None:
+        own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
+        own |= {(v, q) for _, v in own if into}
+        any_record = rng.random(FEATURES), int(rng.integers(CLASSES))
+        graphs.append(graph.with_edges(rest | own).with_record(q, *any_record))
     return [Neighbor(one, (q,)) for one in graphs]
 
 

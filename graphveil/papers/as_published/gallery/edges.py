@@ -257,7 +257,7 @@ def kept_by_a_slot() -> float:
     both_directions_apart(SmallGraph.from_edges(3, [(0, 1)], directed=False), noise)
     law = noise.steps[-1].law
     assert isinstance(law, FlipLaw)
-    return 1 - float(law.flip)
+    return 1 - float(law.scale)
 
 
 @published_mechanism(
