@@ -103,7 +103,7 @@ def check(*, data: Tables, unit: str | None = None, json: bool = False) -> None:
 
 def _items_words(columns: "TableFiles", names: Sequence[str], classes: Any) -> list[str]:
     """Return the command for users and items: of the label of a user, or else of the items of a user."""
-    from graphveil.data.interactions import RATING_NAMES
+    from graphveil.data.tables.ids import RATING_NAMES
 
     rated = next((name for name in names if name.lower() in RATING_NAMES), None)
     if columns.label is not None:

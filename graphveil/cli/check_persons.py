@@ -10,16 +10,18 @@ from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options
 from graphveil.cli.findings import find_split_problems, likely_label, missing_label_note, show
 from graphveil.core.unit import UNITS, Person, Row, is_node_level
-from graphveil.data.interactions import RATING_NAMES
-from graphveil.data.relational import Tables, as_table_source, check_tables, inspect_persons
+from graphveil.data.relational import Tables, check_tables, inspect_persons
 from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.files import as_source
+from graphveil.data.tables.ids import RATING_NAMES
 from graphveil.data.tables.inspect_tables import ColumnFact, Roles, TableOptions, guess_person_roles
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.runs.table_source import TableSpec, date_or_number, in_keys, specs_by_name
 
 if TYPE_CHECKING:
     from graphveil.cli.options import DataOptions
-    from graphveil.data.relational import Relation, Rows
+    from graphveil.data.relational import Relation
+    from graphveil.data.rows import Rows
 
 _BUDGETS = {Row.name: "1", Person.name: "4"}
 _EVENTS = (
@@ -33,7 +35,7 @@ def check_persons(data: "DataOptions", unit: str | None, screen: Screen) -> None
     """Show how several tables are used, all errors in them, and the suggested command."""
     if data.persons is None or not data.rows:
         raise ConfigError("check needs --persons FILE and --rows FILE to check several tables. Add both.")
-    persons = as_table_source(data.persons, "persons", data.csv_format)
+    persons = as_source(data.persons, "persons", data.csv_format)
     columns, guessed = guess_person_roles(persons, data)
     specs, catalogs = specs_by_name("--rows", data.rows), specs_by_name("--public", data.public or ())
     for name, spec in specs.items():
@@ -108,7 +110,7 @@ def _completed(
 
 
 def _names(spec: TableSpec, data: "DataOptions") -> list[str]:
-    return as_table_source(spec.table, f"table {spec.name!r}", data.csv_format).names()
+    return as_source(spec.table, f"table {spec.name!r}", data.csv_format).names()
 
 
 def _catalog_of(spec: TableSpec) -> str | None:

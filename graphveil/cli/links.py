@@ -10,6 +10,7 @@ from graphveil._util.figures import counted
 from graphveil.cli.console import Screen, deliver
 from graphveil.data import Interactions, tables
 from graphveil.data.graph_files import read_ids
+from graphveil.data.tables.files import FileSource
 from graphveil.errors import ConfigError
 from graphveil.links import LINKS, find_link_folder
 from graphveil.links.link_predictor import LinkPredictor
@@ -65,7 +66,7 @@ def pair_scores(run: Path, pairs: Path, columns: Mapping[str, Any]) -> tables.Ta
 
     model = _loaded(run, LinkPredictor)
     names = {role: _column(run, role, columns) for role in ("source", "target")}
-    first, second = (read_ids(pairs, model.node_ids, column=name) for name in names.values())
+    first, second = (read_ids(FileSource(pairs), model.node_ids, column=name) for name in names.values())
     scores = model.predict_proba(np.stack([first, second]))
     ends = {names["source"]: model.node_ids[first], names["target"]: model.node_ids[second]}
     return pa.table({**{name: pa.array(ids) for name, ids in ends.items()}, "probability": scores})

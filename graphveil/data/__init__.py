@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from graphveil.data.recipes import hash_split as hash_split
     from graphveil.data.recipes import random_split as random_split
     from graphveil.data.recipes import split as split
-    from graphveil.data.relational import Rows as Rows
     from graphveil.data.relational import Tables as Tables
+    from graphveil.data.rows import Rows as Rows
 
 _MODULES = {
     "graphveil.core.edges.adjacency": ("Adjacency", "EdgeSet"),
@@ -41,7 +41,8 @@ _MODULES = {
     "graphveil.data.interactions": ("Interactions",),
     "graphveil.data.preparation": ("prepare",),
     "graphveil.data.recipes": ("RECIPES", "DatasetRecipe", "hash_split", "random_split", "split"),
-    "graphveil.data.relational": ("Rows", "Tables"),
+    "graphveil.data.relational": ("Tables",),
+    "graphveil.data.rows": ("Rows",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = list(_HOMES)

@@ -38,8 +38,15 @@ from graphveil.data.graph import Graph
 from graphveil.data.tables import Column
 from graphveil.data.tables.encoding import Encoding, Task
 from graphveil.data.tables.feature_rules import ERROR, Categories, Named
-from graphveil.data.tables.files import COMMAS, CsvFormat
-from graphveil.data.tables.ids import KnownIds, References, distinct_ids, match_ids, reject_two_kinds
+from graphveil.data.tables.files import COMMAS, CsvFormat, FileSource
+from graphveil.data.tables.ids import (
+    KnownIds,
+    References,
+    distinct_ids,
+    id_column,
+    match_ids,
+    reject_two_kinds,
+)
 from graphveil.data.tables.inspect_tables import TableFiles, TableInspection, edges_file
 from graphveil.errors import ConfigError, GraphError
 
@@ -171,7 +178,7 @@ def read_topology(files: TableFiles) -> Graph:
     roles, csv_format, nodes, edges = files.roles, files.csv_format, files.nodes, files.edges
     assert nodes is not None and edges is not None
     reject_two_kinds(roles.id, nodes.name, roles.source, roles.target)
-    ids = distinct_ids(tables.read_ids(nodes, [roles.id], csv_format=csv_format), roles.id)
+    ids = distinct_ids(tables.read_ids(FileSource(nodes, csv_format), [roles.id]), roles.id)
     if not len(ids):
         raise GraphError(f"{nodes.name} has no rows, so the graph has no nodes. Give at least one row.")
     known = _known_ids(ids, f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]")
@@ -198,41 +205,31 @@ def read_edges(
     return _edges(edges, _as_known(ids), (source, target), directed=directed, csv_format=csv_format)
 
 
-def read_ids(
-    path: Path, ids: npt.NDArray[Any], *, column: str, csv_format: CsvFormat = COMMAS
-) -> npt.NDArray[np.integer]:
-    return _positions(path, (column,), _as_known(ids), csv_format)[0]
+def read_ids(source: FileSource, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[np.integer]:
+    return _positions(source, (column,), _as_known(ids))[0]
 
 
 def _edges(
     edges: Path, nodes: KnownIds, ends: tuple[str, str], *, directed: bool, csv_format: CsvFormat
 ) -> Adjacency:
     path = edges_file(edges)
-    tail, head = _positions(path, ends, nodes, csv_format)
+    tail, head = _positions(FileSource(path, csv_format), ends, nodes)
     origin = EdgeSet(released=tables.released(path))
     return Adjacency.from_edges(tail, head, num_nodes=len(nodes.ids), directed=directed, edge_set=origin)
 
 
-def _positions(
-    path: Path, names: Sequence[str], nodes: KnownIds, csv_format: CsvFormat
-) -> list[npt.NDArray[np.int64]]:
-    table, written = tables.read_ids(path, names, csv_format=csv_format), tables.is_csv(path)
+def _positions(source: FileSource, names: Sequence[str], nodes: KnownIds) -> list[npt.NDArray[np.int64]]:
+    table, known = tables.read_ids(source, names), replace(nodes, written=source.written)
     found = []
     for name in names:
         ids = tables.column(table, name)
-        end = References(
-            ids, f"column {name!r}", f"table[{name!r}]", replace(nodes, written=written), written
-        )
+        end = References(ids, f"column {name!r}", f"table[{name!r}]", known, source.written)
         found += match_ids([end], ERROR)[0]
     return found
 
 
 def _as_known(ids: npt.NDArray[Any]) -> KnownIds:
-    import pyarrow as pa
-
-    texts = ids.dtype == object or ids.dtype.kind == "U"
-    column = pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)
-    return _known_ids(tables.keys(column, "ids"), "the ids of nodes", "ids")
+    return _known_ids(tables.keys(id_column(ids), "ids"), "the ids of nodes", "ids")
 
 
 def _known_ids(ids: Column, title: str, code: str) -> KnownIds:
@@ -485,9 +482,7 @@ def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], 
             file.write(rows.reshape(-1).view(np.uint8).data)
     names = [f"{name}.npy" for name in parts]
     if graph.ids is not None:  # as a table: NumPy has no file for text of any length
-        texts = graph.ids.dtype == object or graph.ids.dtype.kind == "U"
-        ids = pa.array(graph.ids.tolist(), pa.large_string()) if texts else pa.array(graph.ids)
-        tables.write(folder / IDS, pa.table({"id": ids}))
+        tables.write(folder / IDS, pa.table({"id": id_column(graph.ids)}))
         names.append(IDS)
     facts: dict[str, Any] = {name: getattr(graph, name) for name in _FACTS}
     facts["columns"] = graph.num_features
@@ -512,9 +507,8 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
     fields: dict[str, Any] = {name: facts[name] for name in _FACTS}
     fields["encoding"] = None if facts["encoding"] is None else Encoding.from_plain(facts["encoding"])
     if IDS in sums:
-        fields["ids"] = tables.id_array(
-            tables.keys(tables.column(tables.read(folder / IDS, ["id"]), "id"), "id")
-        )
+        stored = tables.column(FileSource(folder / IDS).read(["id"]), "id")
+        fields["ids"] = tables.id_array(tables.keys(stored, "id"))
     if "x" in parts:
         fields["x"] = torch.from_numpy(parts.pop("x"))
     else:

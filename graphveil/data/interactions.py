@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +11,16 @@ import torch
 from scipy import sparse
 
 from graphveil._util import checks
-from graphveil.core.edges.adjacency import MAX_NODES, EdgeSet
+from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data.graph import Graph
-from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column, is_csv
-from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
+from graphveil.data.rows import Rows, check_sizes, pyg_ends, pyg_values, read_rows
+from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column
+from graphveil.data.tables.ids import KnownIds, References, id_array, id_column, match_ids
 from graphveil.errors import GraphError
 
 Unknown = Literal["error", "drop"]
 Lists = sparse.csr_array  # one row per user, one column per item
-_ADD_OR_DROP = "add them to the public list, or drop their rows (unknown_ids='drop')"
-_ALIKE = "no row has a user and an item of the public lists: write the ids of both alike"
 _LARGEST = 1e12  # rating
-_RATINGS = ("rating", "edge_label", "edge_attr", "edge_weight")  # of a relation of torch_geometric
-RATING_NAMES = ("rating", "ratings", "stars", "score", "rate", "vote", "grade", "overall", "review_score")
 USERS_OCCUR = "the users are those that occur in the table, and are treated as public"
 
 
@@ -114,47 +110,51 @@ class Interactions:
         >>> table.lists().toarray().astype(int).tolist()
         [[1, 0, 0], [0, 0, 0], [1, 0, 0]]
         """
-        sources, targets = as_column("users", users), as_column("items", items)
-        if len(sources) != len(targets):
+        lowest = _lowest(min_rating)
+        if (ratings is None) != (lowest is None):
+            given, lacking = ("min_rating", "ratings") if ratings is None else ("ratings", "min_rating")
             raise GraphError(
-                "users and items have different lengths. Pass one item for each user, row by row."
+                f"{given} needs {lacking}: rows with a rating below min_rating are dropped; give both or "
+                "neither"
             )
-        public = _occurring(sources) if user_ids is None else as_column("user_ids", user_ids)
-        people = _known_ids("user_ids", public, "user_ids")
-        catalog = _known_ids("item_ids", as_column("item_ids", item_ids), "item_ids")
-        return cls.from_tables(
-            References(sources, "users", "users", people, written=False),
-            References(targets, "items", "items", catalog, written=False),
+        named = {"users": users, "items": items} | ({} if ratings is None else {"ratings": ratings})
+        columns = {name: as_column(name, values) for name, values in named.items()}
+        if len({len(values) for values in columns.values()}) > 1:
+            raise GraphError(
+                "users, items and ratings have different lengths. Pass one item for each user, row by row."
+            )
+        rated: dict[str, Any] = {} if lowest is None else {"value": "ratings", "bins": [lowest]}
+        return cls.from_rows(
+            Rows(columns, owner="users", far="items", **rated),
+            _public("user_ids", _occurring(columns["users"]) if user_ids is None else user_ids),
+            _public("item_ids", item_ids),
             item_features=item_features,
-            ratings=None if ratings is None else as_column("ratings", ratings),
-            min_rating=min_rating,
             unknown_ids=unknown_ids,
             edge_set=edge_set,
             notes=() if user_ids is not None else (USERS_OCCUR,),
         )
 
     @classmethod
-    def from_tables(
+    def from_rows(
         cls,
-        users: References,
-        items: References,
+        rows: Rows,
+        users: KnownIds,
+        items: KnownIds,
         *,
         item_features: object = None,
-        ratings: Column | None,
-        min_rating: float | None,
-        unknown_ids: str,
+        unknown_ids: str = "error",
         edge_set: EdgeSet | None = None,
         notes: tuple[str, ...] = (),
+        csv_format: CsvFormat = COMMAS,
     ) -> Interactions:
-        """Build a table from two Arrow columns of references to public ids.
+        """Build a table from rows, of which those with the highest value count, and from public ids.
 
         Args:
-            users, items: In each row, a user and an item of that user.
-            item_features: As for ``from_columns``, in the order of the public ids.
-            ratings, min_rating: As for ``from_columns``.
-            unknown_ids: ``"error"`` or ``"drop"``.
-            edge_set: Identity of the table for its budget.
+            rows: In each row, a user and an item of that user.
+            users, items: Public ids.
+            item_features, unknown_ids, edge_set: As for ``from_columns``.
             notes: Notes on the table.
+            csv_format: Format of a CSV file.
 
         Returns:
             The table.
@@ -163,19 +163,20 @@ class Interactions:
             GraphError: If an id is unknown, no row is left, or the features do not match the items.
 
         Privacy:
-            Reads: all columns, exactly. Charges: nothing. The result is private.
+            Reads: all rows, exactly. Charges: nothing. The result is private.
         """
-        import pyarrow as pa
-
-        checks.one_of(get_args(Unknown), unknown_ids=unknown_ids)
-        ends = [users, items]
-        liked = _liked(ratings, min_rating, len(users.values))
-        if liked is not None:
-            ends = [replace(end, values=end.values.filter(pa.array(liked))) for end in ends]
-        (rows, columns), _ = match_ids(ends, unknown_ids)
-        kept = (rows >= 0) & (columns >= 0)
-        ids = id_array(users.known.ids), id_array(items.known.ids)
-        return cls._build(rows[kept], columns[kept], *ids, edge_set, item_features, notes)
+        owners, far, _ = read_rows(
+            rows,
+            "the rows",
+            (users, items),
+            unknown_ids=unknown_ids,
+            least=rows.num_values - 1,
+            csv_format=csv_format,
+        )
+        if rows.value is not None:
+            _some_left(owners)
+        ids = id_array(users.ids), id_array(items.ids)
+        return cls._build(owners, far, *ids, edge_set, item_features, notes)
 
     @classmethod
     def from_matrix(
@@ -215,11 +216,13 @@ class Interactions:
         2
         """
         found = as_lists(matrix, min_rating)
-        people = np.arange(found.shape[0]) if user_ids is None else _ids("user_ids", user_ids)
-        catalog = np.arange(found.shape[1]) if item_ids is None else _ids("item_ids", item_ids)
-        for name, ids in (("user_ids", people), ("item_ids", catalog)):
-            if not len(ids):
-                raise GraphError(f"{name} is empty; the matrix needs at least one user and one item")
+        if 0 in found.shape:
+            raise GraphError("The matrix needs at least one user and one item.")
+        given = {"user_ids": user_ids, "item_ids": item_ids}
+        people, catalog = (
+            np.arange(size) if ids is None else id_array(_public(name, ids).ids)
+            for (name, ids), size in zip(given.items(), found.shape, strict=True)
+        )
         if (len(people), len(catalog)) != found.shape:
             raise GraphError(
                 f"The matrix has shape {found.shape}, but there are {len(people)} user_ids and "
@@ -257,47 +260,35 @@ class Interactions:
             first: it would store every entry twice.
         """
         checks.switch(item_features=item_features)
+        lowest = _lowest(min_rating)
         types = list(getattr(data, "edge_types", None) or [])
         if len(types) != 1 or types[0][0] == types[0][2]:
             raise GraphError(
                 "from_pyg needs a HeteroData with exactly one edge type, from users to items. Remove the "
                 "other edge types, such as the reverse edges."
             )
-        source, _, target = types[0]
-        sizes = [data[kind].num_nodes for kind in (source, target)]
-        ends = getattr(data[types[0]], "edge_index", None)
-        if ends is None or None in sizes:
+        target = types[0][2]
+        users, items, sizes = pyg_ends(data, types[0])
+        rated = pyg_values(data[types[0]], len(users))
+        if rated is None and lowest is not None:
+            raise GraphError("min_rating needs ratings, but the relation has none. Set its attribute rating.")
+        if rated is not None and lowest is None and not (rated[1] == 1).all():
             raise GraphError(
-                "The HeteroData has no edge_index or no num_nodes. Set edge_index, and "
-                "data[type].num_nodes for users and items."
+                f"the relation has {rated[0]!r}, and lists hold liked items only, without ratings. Name the "
+                "lowest rating that counts as a like, for example min_rating=4, or delete "
+                f"{rated[0]!r} from the relation."
             )
-        if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
-            raise GraphError("num_nodes must be an integer for users and for items.")
-        _check_sizes(sum(sizes))
-        dense = isinstance(ends, torch.Tensor) and ends.layout == torch.strided
-        ends = np.asarray(ends.detach().cpu() if dense else () if isinstance(ends, torch.Tensor) else ends)
-        if ends.ndim != 2 or len(ends) != 2 or (ends.size and ends.dtype.kind not in "iu"):
-            raise GraphError(
-                "edge_index must be an integer array with two rows, the first for users and the second "
-                "for items."
-            )
-        users, items = ends.astype(np.int64)
-        people, catalog = (np.arange(size) for size in sizes)
-        for ids, used in ((people, users), (catalog, items)):
-            if len(used) and (used.min() < 0 or used.max() >= len(ids)):
-                raise GraphError(
-                    "edge_index contains an index that is too large for num_nodes. Correct edge_index or "
-                    "num_nodes."
-                )
-        liked = _liked(_ratings_of(data[types[0]], min_rating), min_rating, len(users))
-        if liked is not None:
+        if rated is not None and lowest is not None:
+            liked = rated[1] >= lowest
             users, items = users[liked], items[liked]
+            _some_left(users)
         features = getattr(data[target], "x", None) if item_features else None
         if item_features and features is None:
             raise GraphError(
                 f"item_features=True, but the items have no x. Set data[{target!r}].x to a matrix with one "
                 "row per item, or remove item_features."
             )
+        people, catalog = map(np.arange, sizes)
         return cls._build(users, items, people, catalog, edge_set, features)
 
     @classmethod
@@ -313,7 +304,7 @@ class Interactions:
     ) -> Interactions:
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
         features = None if item_features is None else _features(item_features, len(catalog))
-        _check_sizes(len(people) + len(catalog))
+        check_sizes(len(people) + len(catalog))
         graph = Graph.from_edges(
             None,
             torch.zeros(len(people) + len(catalog), dtype=torch.int64),
@@ -341,11 +332,6 @@ class Interactions:
         return lists_of(sources.numpy(), targets.numpy() - self.num_users, shape)
 
 
-def _check_sizes(count: int) -> None:
-    if count > MAX_NODES:
-        raise GraphError(f"users and items together must be at most {MAX_NODES:,}. Split the table.")
-
-
 def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
     lowest = _lowest(min_rating)
     try:
@@ -368,7 +354,8 @@ def as_lists(matrix: object, min_rating: float | None = None) -> Lists:
             "Name the lowest rating that counts as a like: min_rating=4, or min_rating=1 for counts."
         )
     liked = (given.data != 0) & (given.data >= (-np.inf if lowest is None else lowest))
-    _some_left(liked, given.data != 0)
+    if (given.data != 0).any():
+        _some_left(given.data[liked])
     rows, columns = given.coords
     return lists_of(rows[liked], columns[liked], given.shape)
 
@@ -429,31 +416,8 @@ def _occurring(users: Column) -> Column:
     return found.take(pc.array_sort_indices(found))
 
 
-def _known_ids(name: str, values: Column, code: str, *, written: bool = False) -> KnownIds:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not len(values):
-        raise GraphError(f"{name} is empty. List all users and all items, including those without entries.")
-    if values.null_count or pa.types.is_floating(values.type):
-        how = "" if not pa.types.is_floating(values.type) else ".astype('int64')"
-        raise GraphError(
-            f"{name} has missing values or numbers with a decimal point; ids are whole numbers or text: "
-            f"{code} = {code}.dropna(){how}"
-        )
-    ids = keys(values, name)
-    if len(pc.unique(ids)) < len(ids):
-        raise GraphError(f"{name} has an id twice; list every id once: {code} = {code}.drop_duplicates()")
-    return KnownIds(ids, name, code, values.type, written, _ADD_OR_DROP, _ALIKE)
-
-
-def known_ids(path: Path, name: str, csv_format: CsvFormat = COMMAS) -> KnownIds:
-    values = column(read_ids(path, [name], csv_format=csv_format), name)
-    return _known_ids(f"column {name!r} of {path.name}", values, f"table[{name!r}]", written=is_csv(path))
-
-
-def _ids(name: str, values: object) -> npt.NDArray[Any]:
-    return id_array(_known_ids(name, as_column(name, values), name).ids)
+def _public(name: str, ids: object) -> KnownIds:
+    return KnownIds.read(FrameSource.from_frame({name: as_column(name, ids)}, "the public list"), name)
 
 
 def _lowest(min_rating: object) -> float | None:
@@ -463,49 +427,8 @@ def _lowest(min_rating: object) -> float | None:
     return None if min_rating is None else float(min_rating)  # type: ignore[arg-type]  # what was checked
 
 
-def _liked(ratings: Column | None, min_rating: float | None, rows: int) -> npt.NDArray[np.bool_] | None:
-    """Return the rows with a rating of at least ``min_rating``; None for a table without ratings."""
-    lowest = _lowest(min_rating)
-    if ratings is None and lowest is None:
-        return None
-    if ratings is None or lowest is None:
-        given, lacking = ("min_rating", "ratings") if ratings is None else ("ratings", "min_rating")
-        raise GraphError(
-            f"{given} needs {lacking}: rows with a rating below min_rating are dropped; give both or neither"
-        )
-    import pyarrow as pa
-
-    try:
-        values = ratings.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise GraphError(
-            "ratings must be a column of numbers, one per row; convert it: pandas.to_numeric(ratings)"
-        ) from None
-    numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if len(numbers) != rows:
-        raise GraphError("ratings has not one number for each row; pass a column of the same frame as users")
-    liked = numbers >= lowest  # no rating is no like
-    _some_left(liked, np.ones(rows, dtype=bool))
-    return liked
-
-
-def _ratings_of(relation: Any, min_rating: float | None) -> Column | None:
-    name = next((one for one in _RATINGS if getattr(relation, one, None) is not None), None)
-    if name is None:
-        return None
-    ratings = torch.as_tensor(relation[name]).detach().cpu()
-    if min_rating is None and bool((ratings == 1).all()):
-        return None
-    if min_rating is None:
-        raise GraphError(
-            f"the relation has {name!r}, and lists hold liked items only, without ratings. Name the lowest "
-            f"rating that counts as a like, for example min_rating=4, or delete {name!r} from the relation."
-        )
-    return as_column("ratings", ratings.reshape(len(ratings), -1)[:, 0])
-
-
-def _some_left(liked: npt.NDArray[np.bool_], given: npt.NDArray[np.bool_]) -> None:
-    if given.any() and not liked.any():
+def _some_left(liked: npt.NDArray[Any]) -> None:
+    if not len(liked):
         raise GraphError("min_rating is above every rating, so that all lists are empty; choose a lower one")
 
 
@@ -515,7 +438,8 @@ def positions(ids: npt.NDArray[Any], values: object, name: str) -> npt.NDArray[n
     >>> positions(np.array(["b", "a"]), ["a", "b"], "items").tolist()
     [1, 0]
     """
-    catalog = as_column("item_ids", ids)
-    advice = ("remove them",) * 2
-    known = KnownIds(keys(catalog, "item_ids"), "the catalog", "item_ids", catalog.type, True, *advice)
-    return match_ids([References(as_column(name, values), name, name, known, written=False)], "error")[0][0]
+    catalog = id_column(ids)
+    known = KnownIds(catalog, "the catalog", "item_ids", catalog.type, True, *("remove them",) * 2)
+    return match_ids(
+        [References(as_column(name, values), name, f"table[{name!r}]", known, written=False)], "error"
+    )[0][0]

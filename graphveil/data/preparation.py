@@ -45,7 +45,15 @@ from graphveil.data.graph_files import (
     write_arrays,
 )
 from graphveil.data.tables.feature_rules import DROP, ERROR, Categories, Named
-from graphveil.data.tables.files import CSV, PARQUET, CsvFormat, FileSource, FrameSource, format_of
+from graphveil.data.tables.files import (
+    CSV,
+    PARQUET,
+    CsvFormat,
+    FileSource,
+    FrameSource,
+    column_names,
+    format_of,
+)
 from graphveil.data.tables.ids import has_blanks
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError
@@ -437,7 +445,7 @@ class EdgeTables:
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         ends = list(self.columns)
-        names = tables.column_names(file, ends, self.csv_format)
+        names = column_names(FileSource(file, self.csv_format), ends)
         path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), tables.is_csv(file)
         table = f"read_parquet({path}, hive_partitioning = false)"
         if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names

@@ -9,123 +9,42 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.edges.adjacency import MAX_NODES, Adjacency, EdgeSet
+from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.features import Features, as_features, to_dense
 from graphveil.core.unit import NoUnit, Person, Row
-from graphveil.data.conversion import as_targets, fields_from_tables
+from graphveil.data.conversion import fields_from_tables
 from graphveil.data.graph import Graph
-from graphveil.data.tables.encoding import CONSTANT_FEATURE, REGRESSION, Encoding
-from graphveil.data.tables.files import (
-    AS_WRITTEN,
-    NULL_VALUES,
-    Column,
-    CsvFormat,
-    DatabaseSource,
-    FileSource,
-    FrameSource,
-    TableSource,
-    column,
-    column_names,
-    is_csv,
-    read,
+from graphveil.data.rows import (
+    PYG_VALUES,
+    UNKNOWN_IDS,
+    FarPersons,
+    Rows,
+    binned,
+    check_sizes,
+    pyg_ends,
+    pyg_values,
+    read_rows,
 )
-from graphveil.data.tables.ids import KnownIds, References, id_array, keys, match_ids, read_ids
+from graphveil.data.tables.encoding import REGRESSION
+from graphveil.data.tables.files import CsvFormat, FrameSource, TableSource, as_source
+from graphveil.data.tables.ids import ROW_ADVICE, KnownIds, NodePositions, id_array
 from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 if TYPE_CHECKING:
     from graphveil.data.interactions import Interactions
 
-FarPersons = Literal["one-sided", "mutual"]
-Ids = npt.NDArray[np.int64]
-
 TABLE_UNITS = (Row.name, Person.name)
 _MAX_CATEGORIES = 50  # different texts in a catalog's column that become columns of their own
-_ADVICE = "add them to the public list, or pass unknown_ids='drop'"
-_PYG_VALUES = ("value", "rating", "edge_label", "edge_attr")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Rows:
-    """One table of what people did: who owns a row, its far end, and its value.
-
-    Args:
-        table: Frame, mapping of columns, or path of a Parquet or CSV file, or ``URL#TABLE`` of a database.
-        owner: Column with the id of the person who owns the row.
-        far: Column with the id of the other end, such as a movie. None for rows without one.
-        catalog: Name of the public list of far ends; by default that of the column ``far``.
-        value: Column with a value, which becomes one of a public finite set.
-        bins: For numeric values: increasing public bounds. A value counts in the last bin whose lower bound
-            it reaches.
-        values: For text: the public list of values. Rows with others are dropped.
-        time: Column with the time of a row, for ``before``.
-        persons: For far ends that are persons themselves. ``"one-sided"`` asserts that only the owner can
-            enter or remove a row. ``"mutual"`` is for rows that both persons have, such as friendships.
-
-    Privacy:
-        Under unit ``person`` a row is part of the record of its owner. Mutual tables are rejected, because
-        such a row also stands in the record of the other person.
-
-    >>> seen = {"user": ["ann"], "movie": [7], "stars": [5]}
-    >>> Rows(seen, owner="user", far="movie", value="stars", bins=[4])
-    Rows(owner='user', far='movie', value='stars')
-    """
-
-    table: Any
-    owner: str
-    far: str | None = None
-    catalog: str | None = None
-    value: str | None = None
-    bins: Sequence[float] | None = None
-    values: Sequence[str] | None = None
-    time: str | None = None
-    persons: FarPersons | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("owner", "far", "catalog", "value", "time"):
-            checks.fitting(name, getattr(self, name), str if name == "owner" else str | None)
-        used = [name for name in (self.owner, self.far, self.value, self.time) if name is not None]
-        if len(set(used)) < len(used):
-            raise ConfigError(f"The columns {', '.join(map(repr, used))} must all be different.")
-        if self.value is not None and (self.bins is None) == (self.values is None):
-            raise ConfigError(
-                f"Which values of {self.value!r} occur is protected, so their set must be public. Pass "
-                "bins=[3, 4] for numbers, or values=['view', 'buy'] for text."
-            )
-        if self.value is None and not (self.bins is None and self.values is None):
-            raise ConfigError("bins= and values= need value=, the column that they are for.")
-        bins = () if self.bins is None else tuple(self.bins)
-        if any(not b > a for a, b in pairwise(bins)) or not np.isfinite(bins).all():
-            raise ConfigError("bins= must be finite numbers in increasing order, such as bins=[3, 4].")
-        if self.values is not None and (
-            isinstance(self.values, str) or len(set(self.values)) < len(self.values)
-        ):
-            raise ConfigError("values= must be a list of different texts, such as values=['view', 'buy'].")
-        if self.persons is not None:
-            checks.one_of(get_args(FarPersons), persons=self.persons)
-            if self.far is None:
-                raise ConfigError("persons= is about far ends. Name their column with far=.")
-
-    def __repr__(self) -> str:
-        """Show the names of columns only."""
-        parts = {"owner": self.owner, "far": self.far, "value": self.value, "persons": self.persons}
-        return f"Rows({', '.join(f'{name}={part!r}' for name, part in parts.items() if part is not None)})"
-
-    @property
-    def num_values(self) -> int:
-        """The number of different values of a row, which is public."""
-        return len(self.bins) + 1 if self.bins is not None else len(self.values) if self.values else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,14 +193,11 @@ class Tables:
         name: str = "tables",
         **options: Any,
     ) -> None:
-        checks.one_of(("error", "drop"), unknown_ids=unknown_ids)
-        read = _persons(persons, {"id": id, "label": label, **options})
-        formats: dict[str, Any] = {name: options.get(name) for name in ("delimiter", "decimal", "encoding")}
-        csv_format = TableOptions(**formats).csv_format
-        people, person_ids = read.pop("known"), read["ids"]
+        checks.one_of(UNKNOWN_IDS, unknown_ids=unknown_ids)
+        read, people, csv_format = _persons(persons, {"id": id, "label": label, **options})
         catalogs = {key: _Catalog.read(key, given, csv_format) for key, given in (public or {}).items()}
         _check_rows(rows, catalogs, before)
-        relations, ends, first = [], [], len(person_ids)
+        relations, ends, first = [], [], len(people.ids)
         for title, one in rows.items():
             catalog = _catalog_of(title, one, catalogs, people)
             relation = Relation(
@@ -296,7 +212,10 @@ class Tables:
                 None if catalog.known is None else id_array(catalog.known.ids),
                 tuple(one.bins if one.bins is not None else (one.values or ())),
             )
-            ends.append(_ends(title, one, relation, people, catalog, before, unknown_ids, csv_format))
+            lists = [people] if catalog.known is None else [people, catalog.known]
+            how: dict[str, Any] = {"unknown_ids": unknown_ids, "before": before, "csv_format": csv_format}
+            owners, far, values = read_rows(one, f"table {title!r}", lists, **how)
+            ends.append((owners, first + far * relation.values + values))
             relations.append(relation)
             first = relation.stop
         self._keep(read, relations, ends, first, edge_set, name)
@@ -305,16 +224,12 @@ class Tables:
         self,
         read: dict[str, Any],
         relations: Sequence[Relation],
-        ends: Sequence[tuple[Ids, Ids]],
+        ends: Sequence[tuple[NodePositions, NodePositions]],
         nodes: int,
         edge_set: EdgeSet | None,
         name: str,
     ) -> None:
-        if nodes > MAX_NODES:
-            raise GraphError(
-                f"There are more than {MAX_NODES:,} persons and far ends, counted for each value. Use fewer "
-                "bins."
-            )
+        check_sizes(nodes)
         owners, far = (
             np.concatenate([each[k] for each in ends] or [np.empty(0, np.int64)]) for k in range(2)
         )
@@ -400,7 +315,7 @@ class Tables:
             raise ConfigError(f"table={table!r} must name one table {kind}. There are: {names}.")
         return found[0]
 
-    def _ends(self, relation: Relation, places: list[int]) -> tuple[Ids, Ids]:
+    def _ends(self, relation: Relation, places: list[int]) -> tuple[NodePositions, NodePositions]:
         """Return owners and entities of the rows with some values."""
         owners, far = (part.numpy().astype(np.int64) for part in self.graph.adjacency.edge_index())
         own = (far >= relation.first) & (far < relation.stop)
@@ -466,26 +381,10 @@ class Tables:
             raise GraphError(
                 f"The node type {person!r} has no 'y'. Set data[{person!r}].y before you convert it."
             )
-        masks = {
-            part: mask
-            for part in ("train_mask", "val_mask", "test_mask")
-            if (mask := getattr(store, part, None)) is not None
-        }
+        masks = {name: getattr(store, name, None) for name in ("train_mask", "val_mask", "test_mask")}
         plain = Graph.from_edges(getattr(store, "x", None), y, [], [], directed=True, **{**masks, **others})
-        read = {
-            part: getattr(plain, part)
-            for part in (
-                "x",
-                "y",
-                "num_classes",
-                "class_names",
-                "ids",
-                "notes",
-                "encoding",
-                "targets",
-                *plain.masks,
-            )
-        }
+        read = {part.name: getattr(plain, part.name) for part in fields(Graph)}
+        del read["adjacency"], read["name"]
         relations, ends, first, bins = [], [], plain.num_nodes, bins or {}
         for kind in rows:
             if kind not in data.edge_types or kind[0] != person:
@@ -494,30 +393,26 @@ class Tables:
                 )
             if kind[2] == person and persons is None:
                 raise GraphError(_declare(" ".join(kind)))
-            far = data[kind[2]]
-            size, x = int(far.num_nodes), getattr(far, "x", None) if kind[2] != person else None
-            number_of_values = len(bins[kind]) + 1 if kind in bins else 1
-            owner, other = (part.numpy().astype(np.int64) for part in data[kind].edge_index.cpu())
-            for index, most in ((owner, plain.num_nodes), (other, size)):
-                if len(index) and not 0 <= index.min() <= index.max() < most:
-                    raise GraphError(
-                        f"The edge_index of {kind} contains an index beyond the number of nodes."
-                    )
+            x = getattr(data[kind[2]], "x", None) if kind[2] != person else None
+            owner, other, (_, size) = pyg_ends(data, kind, plain.num_nodes)
+            values, count = np.zeros(len(owner), dtype=np.int64), 1
+            if kind in bins:
+                found, count = pyg_values(data[kind], len(owner)), len(bins[kind]) + 1
+                if found is None:
+                    raise GraphError(f"bins= names {kind}, but it has none of {', '.join(PYG_VALUES)}.")
+                values = binned(found[1], bins[kind])
             relation = Relation(
                 kind[1],
                 size,
-                number_of_values,
+                count,
                 first,
                 None if x is None else _scaled(to_dense(as_features(x)).numpy()),
                 (),
                 persons if kind[2] == person else None,
                 f"{size} indices",
             )
-            values = np.zeros(len(owner), dtype=np.int64)
-            if kind in bins:
-                values = _binned(_pyg_values(data[kind], kind), tuple(bins[kind]))
             kept = values >= 0
-            ends.append((owner[kept], relation.first + other[kept] * number_of_values + values[kept]))
+            ends.append((owner[kept], first + other[kept] * count + values[kept]))
             relations.append(relation)
             first = relation.stop
         made = object.__new__(cls)
@@ -578,9 +473,7 @@ class _Catalog:
 
     @classmethod
     def read(cls, name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
-        source = as_table_source(given, f"catalog {name!r}", csv_format) if _is_table(given) else None
-        if source is None:
-            source = FrameSource.from_frame({name: given}, f"catalog {name!r}")
+        source = as_source(given if _is_table(given) else {name: given}, f"catalog {name!r}", csv_format)
         names = source.names()
         id = name if name in names else "id"
         if id not in names:
@@ -588,9 +481,8 @@ class _Catalog:
                 f"Catalog {name!r} has neither a column {name!r} nor 'id'. Rename its column of ids to "
                 f"{name!r}."
             )
-        known = _known(source, id, f"catalog {name!r}", csv_format)
-        x, columns = _attributes(source, id, csv_format)
-        return cls(known, len(known.ids), x, columns)
+        known = KnownIds.read(source, id)
+        return cls(known, len(known.ids), *_attributes(source, id, csv_format))
 
     def digest(self, rows: Rows) -> str:
         """Return the digest of the ids and of the values of a table."""
@@ -605,15 +497,8 @@ def _is_table(given: Any) -> bool:
     return hasattr(given, "columns") or hasattr(given, "column_names") or hasattr(given, "collect_schema")
 
 
-def as_table_source(given: Any, title: str, csv_format: CsvFormat) -> TableSource:
-    if isinstance(given, str) and "://" in given:
-        return DatabaseSource.from_address(given)
-    if isinstance(given, str | PathLike):
-        return FileSource(Path(given), csv_format)
-    return FrameSource.from_frame(given, title)
-
-
-def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
+def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], KnownIds, CsvFormat]:
+    """Return the fields of a graph of persons, their ids, and the format of all CSV files."""
     read = TableOptions.from_keywords(options)
     unknown = sorted(set(options) - {"id", "label"} - _PERSON_OPTIONS)
     if unknown:
@@ -622,19 +507,15 @@ def _persons(given: Any, options: dict[str, Any]) -> dict[str, Any]:
         )
     if read.label is None and read.classes is None and read.task != REGRESSION:
         raise GraphError("The label column is missing. Name it with label= (--label).")
-    source = as_table_source(given, "persons", read.csv_format)
-    found = inspect_persons(source, read)
+    found = inspect_persons(as_source(given, "persons", read.csv_format), read)
     found.raise_problems()
     fields = fields_from_tables(found, classes_given=read.classes is not None)
     for name in ("source", "target", "weight"):
         del fields[name]
-    if not fields["x"].shape[1]:
-        fields["x"], fields["encoding"] = torch.ones(len(fields["y"]), 1), Encoding(rules=(CONSTANT_FEATURE,))
-    fields["known"] = _known(source, str(read.id), "persons", read.csv_format)
-    if fields["targets"] is not None:
-        fields["targets"] = as_targets(fields["targets"])
-        fields["y"], fields["num_classes"] = fields["targets"].isnan().long().neg(), 1
-    return {name: value for name, value in fields.items() if value is not None or name == "ids"}
+    assert found.ids is not None
+    title, code = f"column {read.id!r} of the persons", f"persons[{read.id!r}]"
+    people = KnownIds(found.ids, title, code, found.id_type, found.written, *ROW_ADVICE)
+    return fields, people, read.csv_format
 
 
 def inspect_persons(
@@ -652,19 +533,6 @@ _PERSON_OPTIONS = {
     "split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal", "classes",
     "task", "encoding", "aside",
 }  # fmt: skip
-
-
-def _known(source: TableSource, name: str, title: str, csv_format: CsvFormat) -> KnownIds:
-    import pyarrow.compute as pc
-
-    if isinstance(source, FileSource):
-        values = column(read_ids(source.path, [name], csv_format=csv_format), name)
-    else:
-        values = column(source.read([name], {}), name)
-    ids = keys(values, name)
-    if not len(ids) or len(pc.unique(ids)) < len(ids):
-        raise GraphError(f"Column {name!r} of {title} is empty or repeats ids. Keep one row for each id.")
-    return KnownIds(ids, title, name, values.type, source.written, _ADVICE, _ADVICE)
 
 
 def _attributes(
@@ -688,10 +556,10 @@ def _attributes(
     if not used:
         return None, ()
     options = TableOptions(
-        id=id, source="\0owner", target="\0far", features=used, categories=categories, missing="indicator",
-        classes=("a", "b"), delimiter=csv_format.delimiter, decimal=csv_format.decimal,
+        id=id, features=used, categories=categories, missing="indicator", classes=("a", "b"),
+        delimiter=csv_format.delimiter, decimal=csv_format.decimal,
     )  # fmt: skip
-    found = inspect_tables(source, FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows"), options)
+    found = inspect_persons(source, options)
     found.raise_problems()
     scaled = _scaled(found.matrix())
     return scaled, () if scaled is None else tuple(used)
@@ -774,167 +642,3 @@ def _same_people(catalog: KnownIds, people: KnownIds, *, named: bool) -> bool:
     if pc.max(numbers).as_py() - pc.min(numbers).as_py() >= 2 * len(numbers):
         return 2 * shared >= len(catalog.ids)
     return shared == len(catalog.ids) == len(numbers)
-
-
-def _ends(
-    title: str,
-    rows: Rows,
-    relation: Relation,
-    people: KnownIds,
-    catalog: _Catalog,
-    before: object,
-    unknown_ids: str,
-    csv_format: CsvFormat,
-) -> tuple[Ids, Ids]:
-    """Return the owners of a table's rows, and their far ends as nodes; each row is read by itself."""
-    source = as_table_source(rows.table, f"table {title!r}", csv_format)
-    named = [rows.owner] if rows.far is None else [rows.owner, rows.far]
-    others = [name for name in (rows.value, rows.time if before is not None else None) if name is not None]
-    if isinstance(source, FileSource):
-        written = is_csv(source.path)
-        column_names(source.path, [*named, *others], csv_format)
-        table = read(source.path, [*named, *others], _written_types(rows, before), csv_format=csv_format)
-    else:
-        table, written = source.read(_present([*named, *others], source), {}), False
-    lists = [people] if catalog.known is None else [people, catalog.known]
-    ends = [
-        References(column(table, name), f"column {name!r} of {title!r}", name, known, written)
-        for name, known in zip(named, lists, strict=True)
-    ]
-    kept = np.ones(len(ends[0].values), dtype=bool)
-    values = np.zeros(len(kept), dtype=np.int64)
-    if rows.value is not None:
-        values = _values_of(rows, column(table, rows.value))
-        kept &= values >= 0
-    if before is not None and rows.time is not None:
-        kept &= _earlier(column(table, rows.time), before, rows.time)
-    places, _ = match_ids(ends, unknown_ids) if len(kept) else ([np.empty(0, np.int64)] * len(ends), None)
-    for place in places:
-        kept &= place >= 0
-    far = places[1] if len(places) > 1 else np.zeros(len(kept), dtype=np.int64)
-    return places[0][kept], relation.first + far[kept] * relation.values + values[kept]
-
-
-def _written_types(rows: Rows, before: object) -> dict[str, Any]:
-    """Return the types of a CSV file's columns: a type inferred from all rows may change with one of them."""
-    import pyarrow as pa
-
-    types: dict[str, Any] = {rows.owner: AS_WRITTEN}
-    if rows.far is not None:
-        types[rows.far] = AS_WRITTEN
-    if rows.value is not None:
-        types[rows.value] = AS_WRITTEN if rows.bins is None else pa.float64()
-    if rows.time is not None:
-        types[rows.time] = pa.float64() if isinstance(before, int | float) else AS_WRITTEN
-    return types
-
-
-def _present(names: Sequence[str], source: TableSource) -> list[str]:
-    known = source.names()
-    for name in names:
-        if name not in known:
-            raise GraphError(
-                f"{source.title} has no column {name!r}{checks.suggestion(name, known)}; columns are "
-                f"{', '.join(map(repr, known[:12]))}"
-            )
-    return list(names)
-
-
-def _values_of(rows: Rows, given: Column) -> Ids:
-    """Return the number of each row's value, or -1 for a value that is missing or not listed."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if rows.bins is not None:
-        try:
-            numbers = pc.fill_null(_known_words(given).cast(pa.float64()), np.nan).to_numpy(
-                zero_copy_only=False
-            )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise GraphError(
-                f"Column {rows.value!r} is not numeric, so it has no bins. Pass values= with its public list."
-            ) from None
-        return _binned(numbers, tuple(rows.bins))
-    listed = pa.array([str(each) for each in rows.values or ()], pa.large_string())
-    found = pc.fill_null(pc.index_in(given.cast(pa.large_string()), value_set=listed), -1)
-    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
-
-
-def _binned(numbers: npt.NDArray[Any], bins: tuple[float, ...]) -> Ids:
-    """Return the bin of each number, -1 for NaN.
-
-    >>> _binned(np.array([2.0, 3.0, 9.0, np.nan]), (3, 4)).tolist()
-    [0, 1, 2, -1]
-    """
-    return np.where(np.isnan(numbers), -1, np.searchsorted(np.array(bins, float), numbers, side="right"))
-
-
-def _earlier(times: Column, before: object, name: str) -> npt.NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    numeric = pa.types.is_integer(times.type) or pa.types.is_floating(times.type)
-    try:
-        bound = pa.scalar(before)
-        if isinstance(before, int | float):
-            times = _known_words(times).cast(pa.float64()) if _is_text(times) else times
-        elif not numeric:
-            times = _moments(_known_words(times))
-            bound = _bound_of(bound, times.type)
-        found = pc.fill_null(pc.less(times, bound), False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
-        raise ConfigError(
-            f"before={before!r} cannot be compared with column {name!r} of type {times.type}. Pass a date "
-            "such as '2024-06-01' for dates, or a number for numbers."
-        ) from None
-    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(bool)
-
-
-def _bound_of(bound: Any, kind: Any) -> Any:
-    """Return a scalar as a moment of a type; without an offset it is in UTC."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_timestamp(kind) or kind.tz is None:
-        return bound.cast(kind)
-    try:
-        return pc.assume_timezone(bound.cast(pa.timestamp(kind.unit)), "UTC").cast(kind)
-    except pa.ArrowInvalid:
-        return bound.cast(kind)
-
-
-def _moments(times: Column) -> Column:
-    """Return dates in text, each parsed by itself: all without an offset from UTC, or all with one."""
-    import pyarrow as pa
-
-    if not _is_text(times):
-        return times
-    try:
-        return times.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        return times.cast(pa.timestamp("us", "UTC"))
-
-
-def _known_words(given: Column) -> Column:
-    """Return a column in which words of a text for a missing value are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not _is_text(given):
-        return given
-    words = pa.array(NULL_VALUES, given.type)
-    return pc.if_else(pc.is_in(given, value_set=words), pa.scalar(None, given.type), given)
-
-
-def _is_text(given: Column) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(given.type) or pa.types.is_large_string(given.type))
-
-
-def _pyg_values(store: Any, kind: tuple[str, ...]) -> npt.NDArray[Any]:
-    for name in _PYG_VALUES:
-        found = getattr(store, name, None)
-        if found is not None:
-            return np.asarray(found.reshape(len(found), -1)[:, 0].cpu(), dtype=np.float64)
-    raise GraphError(f"bins= names {kind}, but it has none of {', '.join(_PYG_VALUES)}.")

@@ -192,12 +192,12 @@ def _text(ids: "Column") -> "Column":
 
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     from graphveil.data import tables
-    from graphveil.data.tables.files import feature_columns
+    from graphveil.data.tables.files import FileSource, feature_columns
     from graphveil.data.tables.ids import distinct_ids
 
     needs = "public features are what labels are learned from"
     columns = feature_columns(path, [id], None, needs=needs)
-    table = tables.read_ids(path, [id], columns)
+    table = tables.read_ids(FileSource(path), [id], columns)
     return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)
 
 
@@ -215,8 +215,9 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
 
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     from graphveil.data import tables
+    from graphveil.data.tables.files import FileSource
 
-    table = tables.read_ids(path, [source, target])
+    table = tables.read_ids(FileSource(path), [source, target])
     if table.num_rows == 0:
         raise GraphError(
             f"{path.name} has no rows, so there are no edges to train on. Give at least one row."

@@ -207,13 +207,13 @@ class ListSource(Source):
 
     @property
     def words(self) -> str:
-        from graphveil.data import tables
-        from graphveil.data.interactions import RATING_NAMES
+        from graphveil.data.tables.files import FileSource
+        from graphveil.data.tables.ids import RATING_NAMES
 
         assert self.edges is not None
         if self.rating is not None:
             return f"rows of {self.edges.name} with {self.rating} of at least {self.min_rating:g}"
-        names = tables.column_names(self.edges, [], self.csv_format)
+        names = FileSource(self.edges, self.csv_format).names()
         rated = next((name for name in names if name.lower() in RATING_NAMES), None)
         more = (
             f"; column {rated!r} is ignored, so low ratings count as likes (--rating {rated} --min-rating 4)"
@@ -221,29 +221,20 @@ class ListSource(Source):
         return f"every row of {self.edges.name}{'' if rated is None else more}"
 
     def interactions(self) -> "Interactions":
-        from graphveil.data import tables
-        from graphveil.data.interactions import Interactions, known_ids
-        from graphveil.data.tables.ids import References
+        from graphveil.data.interactions import Interactions
+        from graphveil.data.rows import Rows
+        from graphveil.data.tables.files import FileSource
+        from graphveil.data.tables.ids import KnownIds
 
-        assert self.nodes is not None and self.edges is not None and self.target is not None
-        assert self.id is not None and self.source is not None
-        path, how = self.edges, self.csv_format
-        ends = [self.source, self.target]
-        lists = tables.read_ids(path, ends, [] if self.rating is None else [self.rating], csv_format=how)
-        known = (known_ids(self.nodes, self.id, how), known_ids(self.items, self.target, how))
-        references = (
-            References(
-                *(tables.column(lists, name), f"column {name!r} of {path.name}", f"table[{name!r}]"),
-                known=ids,
-                written=tables.is_csv(path),
-            )
-            for name, ids in zip(ends, known, strict=True)
-        )
-        return Interactions.from_tables(
-            *references,
-            ratings=None if self.rating is None else tables.column(lists, self.rating),
-            min_rating=self.min_rating,
+        assert self.nodes is not None and self.source is not None
+        assert self.id is not None and self.target is not None
+        bins = None if self.min_rating is None else [self.min_rating]
+        return Interactions.from_rows(
+            Rows(self.edges, owner=self.source, far=self.target, value=self.rating, bins=bins),
+            KnownIds.read(FileSource(self.nodes, self.csv_format), self.id),
+            KnownIds.read(FileSource(self.items, self.csv_format), self.target),
             unknown_ids=self.unknown_ids or "error",
+            csv_format=self.csv_format,
         )
 
 
@@ -369,11 +360,12 @@ def _listed(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
     import torch
 
     from graphveil.data.graph_files import read_ids
+    from graphveil.data.tables.files import FileSource
 
     listed = torch.full((graph.num_nodes,), text == _ALL_NODES)
     if text != _ALL_NODES:
-        column, csv_format = files.id or "id", files.csv_format
-        places = read_ids(Path(text), ids_of(graph), column=column, csv_format=csv_format)
+        source = FileSource(Path(text), files.csv_format)
+        places = read_ids(source, ids_of(graph), column=files.id or "id")
         listed[torch.from_numpy(places)] = True
     return listed
 
@@ -385,7 +377,7 @@ def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
 
     from graphveil.data import tables
     from graphveil.data.graph_files import read_ids
-    from graphveil.data.tables.files import column_names
+    from graphveil.data.tables.files import FileSource, column_names
 
     column, _, value = (part.strip() for part in text.partition("="))
     if files.nodes is None:
@@ -396,11 +388,10 @@ def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
             )
         found = graph.in_class(value)
     else:
-        csv_format = files.csv_format
-        column_names(files.nodes, [column], csv_format)
-        places = read_ids(files.nodes, ids_of(graph), column=files.id or "id", csv_format=csv_format)
-        table = tables.read(files.nodes, [column], csv_format=csv_format)
-        values = tables.column(table, column).to_pylist()
+        source = FileSource(files.nodes, files.csv_format)
+        column_names(source, [column])
+        places = read_ids(source, ids_of(graph), column=files.id or "id")
+        values = tables.column(source.read([column]), column).to_pylist()
         found = torch.zeros(graph.num_nodes, dtype=torch.bool)
         chosen = np.array([str(each) == value for each in values])
         found[torch.from_numpy(places[chosen])] = True

@@ -15,7 +15,8 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.runs.source import Source
 
 if TYPE_CHECKING:
-    from graphveil.data.relational import RelationalGraph, Rows
+    from graphveil.data.relational import RelationalGraph
+    from graphveil.data.rows import Rows
 
 _COLUMNS = ("owner", "far", "catalog", "value", "bins", "values", "time", "persons")
 _SPECS = {"--rows": (*_COLUMNS, "name"), "--public": ("id",)}
@@ -120,7 +121,7 @@ class TableSpec:
         Raises:
             ConfigError: If a key is missing, or its value is invalid.
         """
-        from graphveil.data.relational import Rows
+        from graphveil.data.rows import Rows
 
         keys: dict[str, Any] = {key: value for key, value in self.keys.items() if key != "name"}
         if "owner" not in keys:
@@ -228,9 +229,10 @@ class TablesSource(Source, PersonFiles):
         self, *, unit: str | None = None, private_records: bool = False
     ) -> TableInspection | None:
         """Read the table of persons, and report all validation errors in one error."""
-        from graphveil.data.relational import as_table_source, inspect_persons
+        from graphveil.data.relational import inspect_persons
+        from graphveil.data.tables.files import as_source
 
-        persons = as_table_source(self.persons, "persons", self.csv_format)
+        persons = as_source(self.persons, "persons", self.csv_format)
         private = private_records or is_node_level(unit)
         found = inspect_persons(persons, TableOptions(**self.person_options), private_records=private)
         found.raise_problems()

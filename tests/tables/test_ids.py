@@ -12,6 +12,7 @@ import pytest
 
 from graphveil.data import Graph, open_graph, prepare, read_graph
 from graphveil.data.graph_files import read_edges, read_ids, read_topology
+from graphveil.data.tables.files import FileSource
 from graphveil.data.tables.inspect_tables import TableFiles
 from graphveil.errors import GraphError
 
@@ -74,7 +75,7 @@ def test_ids_of_a_csv_keep_their_spelling(tmp_path: Path, kind: str, edges: str)
     graphs.append(read_topology(TableFiles(nodes=nodes, edges=ends, id="id", **ENDS)))
     adjacency = read_edges(ends, graphs[0].ids, directed=False, **ENDS)
     graphs.append(graphs[0].replace(adjacency=adjacency))
-    assert read_ids(nodes, graphs[0].ids, column="id").tolist() == [*range(COUNT)]
+    assert read_ids(FileSource(nodes), graphs[0].ids, column="id").tolist() == [*range(COUNT)]
     pytest.importorskip("duckdb")
     prepare(nodes, [ends], tmp_path / "out", **ROLES)
     graphs.append(open_graph(tmp_path / "out"))

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeAlias, cast
 
@@ -65,18 +66,18 @@ class CsvFormat:
 COMMAS = CsvFormat()
 
 
-def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the column names of a file; check that they are unique and include the requested, distinct ones.
+def column_names(source: TableSource, wanted: Sequence[str]) -> list[str]:
+    """Return the names of all columns; check that they are unique and include the requested, distinct ones.
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
     check_distinct(wanted)
-    names = all_names(path, csv_format)
+    names = source.names()
     for name in wanted:
         if name not in names:
-            raise GraphError(no_column(path.name, name, names))
+            raise GraphError(no_column(source.title, name, names))
     if (twice := first_duplicate(names)) is not None:
-        raise GraphError(f"{path.name} has more than one column {twice!r}; rename or drop all but one")
+        raise GraphError(f"{source.title} has more than one column {twice!r}; rename or drop all but one")
     return names
 
 
@@ -113,33 +114,6 @@ def commas(title: str, names: Sequence[str]) -> str:
         f"its columns seem to be separated by {word!r}: add --delimiter {shlex.quote(word)}, or save both "
         "tables with commas; without this option a CSV is read with commas between its columns"
     )
-
-
-def read(
-    path: Path,
-    columns: Sequence[str],
-    types: Mapping[str, Any] | None = None,
-    null_values: Sequence[str] = NULL_VALUES,
-    csv_format: CsvFormat = COMMAS,
-) -> Table:
-    """Return the chosen columns of a parquet or CSV file.
-
-    A CSV has no types, and a type inferred from all rows may change with one of them. Columns in ``types``
-    get the given type if all their values can be converted; otherwise they remain text, for a reader that
-    converts each value separately. Any other column of a CSV has the type of its values
-    that are not among ``null_values``.
-    """
-    import pyarrow.parquet
-
-    name = name_in_utf8(path)
-    with _reading(path, csv_format):
-        table = (
-            pyarrow.parquet.read_table(name, columns=list(columns))
-            if _is_parquet(path)
-            else _read_csv(name, columns, types or {}, null_values, csv_format)
-        )
-        table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
-    return table
 
 
 @contextmanager
@@ -347,23 +321,6 @@ def _parse_options(csv_format: CsvFormat) -> Any:
     return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
 
 
-def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    if path.is_dir():
-        raise GraphError(f"{path} is a folder. Name the table in it.")
-    is_parquet = _is_parquet(path)
-    if not path.is_file():
-        raise GraphError(f"There is no file {path}. Check the path.")
-    name = name_in_utf8(path)
-    with _reading(path, csv_format):
-        if is_parquet:
-            return list(pyarrow.parquet.read_schema(name).names)
-        with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
-            return list(reader.schema.names)
-
-
 def _read_csv(
     name: str, columns: Sequence[str], types: Mapping[str, Any], words: Sequence[str], csv_format: CsvFormat
 ) -> Table:
@@ -548,8 +505,22 @@ class FileSource:
         return self.path.name
 
     def names(self) -> list[str]:
-        names = all_names(self.path, self.csv_format)
-        if self.written and len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        path = self.path
+        if path.is_dir():
+            raise GraphError(f"{path} is a folder. Name the table in it.")
+        is_parquet = _is_parquet(path)
+        if not path.is_file():
+            raise GraphError(f"There is no file {path}. Check the path.")
+        name = name_in_utf8(path)
+        with _reading(path, self.csv_format):
+            if is_parquet:
+                return list(pyarrow.parquet.read_schema(name).names)
+            with pyarrow.csv.open_csv(name, parse_options=_parse_options(self.csv_format)) as reader:
+                names = list(reader.schema.names)
+        if len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
             raise GraphError(f"{self.title} has one column; {commas(self.title, names)}")
         return names
 
@@ -559,9 +530,29 @@ class FileSource:
         return is_csv(self.path)
 
     def read(
-        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any] | None = None,
+        null_values: Sequence[str] = NULL_VALUES,
     ) -> Table:
-        return read(self.path, columns, types, null_values, self.csv_format)
+        """Return the chosen columns.
+
+        A CSV has no types, and a type inferred from all rows may change with one of them. Columns in
+        ``types`` get the given type if all their values can be converted; otherwise they remain text, for a
+        reader that converts each value separately. Any other column of a CSV has the type of its values that
+        are not among ``null_values``.
+        """
+        import pyarrow.parquet
+
+        name = name_in_utf8(self.path)
+        with _reading(self.path, self.csv_format):
+            table = (
+                _read_csv(name, columns, types or {}, null_values, self.csv_format)
+                if self.written
+                else pyarrow.parquet.read_table(name, columns=list(columns))
+            )
+            table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -600,9 +591,7 @@ class FrameSource:
     def names(self) -> list[str]:
         return list(self.table.column_names)
 
-    def read(
-        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
-    ) -> Table:
+    def read(self, columns: Sequence[str], *_: Any) -> Table:
         return self.table.select(list(columns))
 
 
@@ -627,9 +616,7 @@ class DatabaseSource:
     def names(self) -> list[str]:
         return [column.name for column in self._query(lambda table, connection: list(table.columns))]
 
-    def read(
-        self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str] = NULL_VALUES
-    ) -> Table:
+    def read(self, columns: Sequence[str], *_: Any) -> Table:
         import pyarrow as pa
         from sqlalchemy import select
 
@@ -665,6 +652,15 @@ class DatabaseSource:
 
 
 TableSource: TypeAlias = FileSource | FrameSource | DatabaseSource
+
+
+def as_source(given: Any, title: str, csv_format: CsvFormat = COMMAS) -> TableSource:
+    """Return the table of an address ``URL#TABLE``, of a path, or of a frame with a title."""
+    if isinstance(given, str) and "://" in given:
+        return DatabaseSource.from_address(given)
+    if isinstance(given, str | PathLike):
+        return FileSource(Path(given), csv_format)
+    return FrameSource.from_frame(given, title)
 
 
 def _no_table(frame: Any, title: str) -> GraphError:
@@ -723,7 +719,7 @@ def feature_columns(
     path: Path, roles: Sequence[str], features: Sequence[str] | None, *, needs: str
 ) -> list[str]:
     chosen = [] if features is None else list(features)
-    names = column_names(path, [*roles, *chosen])
+    names = column_names(FileSource(path), [*roles, *chosen])
     if features is None:
         chosen = [name for name in names if name not in roles]
     if not chosen:

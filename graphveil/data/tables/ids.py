@@ -9,7 +9,6 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,13 @@ from graphveil.data.tables.encoding import matrix
 from graphveil.data.tables.feature_rules import ADD, DROP, ERROR
 from graphveil.data.tables.files import (
     AS_WRITTEN,
-    COMMAS,
     MAX_ID_BYTES,
     Column,
-    CsvFormat,
     FixableError,
     Table,
     TableSource,
     column,
     column_names,
-    read,
     too_long,
 )
 from graphveil.errors import GraphError
@@ -44,12 +40,10 @@ def distinct_ids(table: Table, name: str) -> Column:
     return ids
 
 
-def read_ids(
-    path: Path, ids: Sequence[str], others: Sequence[str] = (), csv_format: CsvFormat = COMMAS
-) -> Table:
-    """Return columns of a file, those of ids as text if it is a CSV; each must have one role."""
-    column_names(path, [*ids, *others], csv_format)
-    return read(path, [*ids, *others], dict.fromkeys(ids, AS_WRITTEN), csv_format=csv_format)
+def read_ids(source: TableSource, ids: Sequence[str], others: Sequence[str] = ()) -> Table:
+    """Return columns of a table, those of ids as text if it is a CSV; each must have one role."""
+    column_names(source, [*ids, *others])
+    return source.read([*ids, *others], dict.fromkeys(ids, AS_WRITTEN))
 
 
 def keys(array: Column, name: str) -> Column:
@@ -172,12 +166,24 @@ def id_array(ids: Column) -> npt.NDArray[Any]:
     return texts
 
 
+def id_column(ids: npt.NDArray[Any]) -> Column:
+    """Return ids in an array as a column: the inverse of ``id_array``."""
+    import pyarrow as pa
+
+    texts = ids.dtype == object or ids.dtype.kind == "U"
+    return pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)
+
+
 # -- references to known ids, such as the ends of edges ----
 GRAPH_ADVICE = (
     "add those nodes (also nodes of a training graph, in a new graph) or drop those edges "
     "(--unknown-ids drop)",
     "add those nodes, or write the ids of both tables alike: no edge has both ends among the nodes. Check "
     "that --id, --source and --target name the right columns",
+)
+ROW_ADVICE = (
+    "add them to the public list, or drop their rows (unknown_ids='drop')",
+    "no row has ids of the public lists: write the ids of both tables alike",
 )
 NodePositions = npt.NDArray[np.int64]
 
@@ -207,6 +213,22 @@ class KnownIds:
     written: bool
     advice: str
     none_left: str
+
+    @classmethod
+    def read(cls, source: TableSource, name: str) -> KnownIds:
+        """Read a public list of owners or of far ends of rows, each id once."""
+        import pyarrow.compute as pc
+
+        title, code = f"column {name!r} of {source.title}", f"table[{name!r}]"
+        values = column(read_ids(source, [name]), name)
+        ids = keys(values, name)
+        if not len(ids):
+            raise GraphError(f"{title} is empty. List all ids, including those without rows.")
+        if len(pc.unique(ids)) < len(ids):
+            raise GraphError(
+                f"{title} has an id twice; list every id once: {code} = {code}.drop_duplicates()"
+            )
+        return cls(ids, title, code, values.type, source.written, *ROW_ADVICE)
 
     @property
     def kind(self) -> str:
@@ -318,9 +340,10 @@ def read_endpoints(
     return Endpoints(places[0][kept], places[1][kept], weight, added), problems
 
 
+RATING_NAMES = ("rating", "ratings", "stars", "score", "rate", "vote", "grade", "overall", "review_score")
 _WEIGHTS = {
     *("weight", "weights", "edge_weight", "edgeweight", "w", "wt", "strength", "trust", "sign"),
-    *("rating", "ratings", "stars"),
+    *RATING_NAMES[:3],
 }
 
 
@@ -498,14 +521,10 @@ def _unlike(end: References) -> str:
 
 def _from_floats(end: References, numbers: bool) -> str:
     """Return pandas code that makes ids of floats, which one missing value makes of whole numbers."""
-    frame, bracket, rest = end.code.partition("[")
+    frame, _, rest = end.code.partition("[")
     name = rest.rstrip("]")
-    text = "" if numbers else f".astype({{{name}: str}})" if bracket else ".astype(str)"
-    convert = (
-        f"{frame} = {frame}.dropna(subset=[{name}]).astype({{{name}: 'int64'}})"
-        if bracket
-        else f"{frame} = {frame}.astype('int64')"
-    )
+    convert = f"{frame} = {frame}.dropna(subset=[{name}]).astype({{{name}: 'int64'}})"
+    text = "" if numbers else f".astype({{{name}: str}})"
     return f"drop the rows without one, and convert it: {convert}{text}"
 
 

@@ -320,7 +320,8 @@ def inspect_tables(
     roles, choices = options.roles, options.choices
     listed = None
     if options.node_ids is not None:
-        listed = files.column(read_ids(options.node_ids, [roles.id], csv_format=choices.csv_format), roles.id)
+        public = FileSource(options.node_ids, choices.csv_format)
+        listed = files.column(read_ids(public, [roles.id]), roles.id)
     found = TableInspection(choices=choices, written=nodes.written)
     names = edge_names = None
     with found.collecting():

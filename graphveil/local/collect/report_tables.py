@@ -19,7 +19,7 @@ from graphveil.core.noise.sampling import Integers
 from graphveil.data import tables
 from graphveil.data.tables import Column, Table
 from graphveil.data.tables.encoding import UNLABELED, class_codes
-from graphveil.data.tables.files import feature_columns
+from graphveil.data.tables.files import FileSource, feature_columns
 from graphveil.data.tables.ids import distinct_ids
 from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.local.collect.client import MAX_EPS, randomize_records
@@ -119,7 +119,7 @@ def read_records(
     if protocol.features is not None:
         needs = f"the protocol collects {counted(protocol.features.dim, 'feature')}"
         columns = feature_columns(path, roles, protocol.columns or None, needs=needs)
-    table = tables.read_ids(path, roles, columns)
+    table = tables.read_ids(FileSource(path), roles, columns)
     if table.num_rows == 0:
         raise GraphError(
             f"{path.name} has no rows, so there are no records to report. Give at least one row."
@@ -147,7 +147,7 @@ def read_records(
 def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     import pyarrow as pa
 
-    table = tables.read_ids(path, [id], [REPORT_COLUMN])
+    table = tables.read_ids(FileSource(path), [id], [REPORT_COLUMN])
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no LDP reports. Give at least one row.")
     try:
