@@ -46,7 +46,8 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
-from graphveil.audit.fidelity import SimpleGraph, compare, kl_divergence
+from graphveil.audit.fidelity import compare, kl_divergence
+from graphveil.audit.secret_edges import SecretEdges
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import RowStream
@@ -257,7 +258,7 @@ def structure(cell: Record, cache: Path) -> Record:
 
 def walk_distance(one: Adjacency, other: Adjacency) -> float:
     """Return the root mean square of (D^-1 A)^h - (D~^-1 A~)^h over h = 1 .. 4 and some rows."""
-    matrices = [SimpleGraph.from_adjacency(adjacency).matrix().toarray() for adjacency in (one, other)]
+    matrices = [SecretEdges.from_adjacency(adjacency).matrix.toarray() for adjacency in (one, other)]
     steps = [each / np.maximum(each.sum(axis=1, keepdims=True), 1) for each in matrices]
     rows = np.sort(np.random.default_rng(0).choice(one.num_nodes, min(WALKS, one.num_nodes), replace=False))
     here, total = [np.eye(one.num_nodes)[rows] for _ in steps], 0.0

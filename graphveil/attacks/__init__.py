@@ -32,7 +32,6 @@ from graphveil.attacks.membership import lira_scores as lira_scores
 from graphveil.attacks.membership import shadow_graph as shadow_graph
 from graphveil.attacks.pairs import Pairs as Pairs
 from graphveil.attacks.pairs import PairTest as PairTest
-from graphveil.attacks.pairs import SecretEdges as SecretEdges
 from graphveil.attacks.pairs import draw_pairs as draw_pairs
 from graphveil.attacks.pairs import pair_scores as pair_scores
 from graphveil.attacks.pairs import single_pair as single_pair
@@ -49,3 +48,4 @@ from graphveil.attacks.roc import pure_advantage as pure_advantage
 from graphveil.attacks.roc import pure_auc as pure_auc
 from graphveil.attacks.roc import roc_auc as roc_auc
 from graphveil.attacks.roc import theoretical_bound_of as theoretical_bound_of
+from graphveil.audit.secret_edges import SecretEdges as SecretEdges

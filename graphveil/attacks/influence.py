@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.attacks.pairs import Integers, Pairs
+from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.roc import Floats
+from graphveil.audit.secret_edges import Integers
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import PublicStreams

@@ -29,8 +29,9 @@ from graphveil.attacks.influence import (
     serve_model,
 )
 from graphveil.attacks.membership import fit_discriminator
-from graphveil.attacks.pairs import Integers, Pairs, Sampling, SecretEdges, draw_pairs
+from graphveil.attacks.pairs import Pairs, Sampling, draw_pairs
 from graphveil.attacks.roc import Floats, MeanInterval, RocCurve, attack_as_dict, theoretical_bound_of
+from graphveil.audit.secret_edges import Integers, SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.data import Graph

@@ -15,8 +15,8 @@ from scipy.special import expit, log_expit, logsumexp
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.attacks.pairs import Integers, SecretEdges
 from graphveil.attacks.roc import Bools, Floats, RocCurve, attack_as_dict, theoretical_bound_of
+from graphveil.audit.secret_edges import Integers, SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError

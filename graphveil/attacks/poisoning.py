@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.attacks.pairs import SecretEdges
+from graphveil.audit.secret_edges import SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError

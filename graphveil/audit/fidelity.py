@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.special import entr
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.clustering import louvain
-from graphveil.core.edges.adjacency import Adjacency
+from graphveil.audit.secret_edges import Integers, SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import GraphError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from graphveil.perturb import PerturbedGraph
 
 
-Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 STEPS, TOLERANCE = 1000, 1e-10
 ALL_UP_TO = 4096  # nodes: from so many, paths are measured from each
@@ -40,85 +40,23 @@ WEDGES = 1_000_000  # that are sampled instead, of each kind: standard errors of
 _CHUNK = 1 << 24  # products at a time, which bound the memory
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SimpleGraph:
-    """Neighbors in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
-
-    Privacy:
-        Contains the exact edges. Statistics of it are internal.
-    """
-
-    indptr: Integers
-    indices: npt.NDArray[np.int32]
-
-    @classmethod
-    def from_adjacency(cls, adjacency: Adjacency) -> SimpleGraph:
-        """Return the graph in which two nodes are joined if there is an edge of any direction or weight.
-
-        >>> both = Adjacency.from_edges([0, 1, 1], [1, 0, 2], num_nodes=3, directed=True)
-        >>> SimpleGraph.from_adjacency(both).edges
-        2
-        """
-        if adjacency.directed:
-            source, target = adjacency.edge_index()
-            nodes = adjacency.num_nodes
-            return cls.from_adjacency(Adjacency.from_edges(source, target, num_nodes=nodes, directed=False))
-        return cls(adjacency.indptr.numpy(), adjacency.indices.numpy())
-
-    @property
-    def nodes(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def edges(self) -> int:
-        """The number of edges m, each counted once."""
-        return len(self.indices) // 2
-
-    @cached_property
-    def degrees(self) -> Integers:
-        return np.diff(self.indptr)
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int32]:
-        """The row of each entry of ``indices``, (2 m)."""
-        return np.repeat(np.arange(self.nodes, dtype=np.int32), self.degrees)
-
-    def matrix(self) -> Any:
-        """Return the symmetric matrix of zeros and ones as a float64 ``csr_array`` (N, N)."""
-        ones = np.ones(len(self.indices))
-        return sparse.csr_array((ones, self.indices, self.indptr), shape=(self.nodes, self.nodes))
-
-
 # -- degrees -----------------------------------------------------------------------------------------------
 
 
-def average_degree(graph: SimpleGraph) -> float:
-    return 2 * graph.edges / graph.nodes
-
-
-def degree_variance(graph: SimpleGraph) -> float:
-    """Return (1 / N) sum_v (d_v - 2 m / N)^2."""
-    return float(graph.degrees.var())
-
-
-def degree_counts(graph: SimpleGraph) -> Integers:
-    return np.bincount(graph.degrees)
-
-
-def assortativity(graph: SimpleGraph) -> float | None:
+def assortativity(graph: SecretEdges) -> float | None:
     """Return Pearson's correlation of the degrees at the two ends of an edge, in both orders.
 
     None if it is undefined: there is no edge, or all ends of edges have the same degree.
     """
     ends = graph.degrees[graph.rows].astype(np.float64)
-    others = graph.degrees[graph.indices].astype(np.float64)
+    others = graph.degrees[graph.matrix.indices].astype(np.float64)
     if not len(ends) or ends.min() == ends.max():
         return None
     centered, other = ends - ends.mean(), others - others.mean()
     return float((centered * other).mean() / (centered**2).mean())
 
 
-def eigenvector_centrality(graph: SimpleGraph) -> Floats:
+def eigenvector_centrality(graph: SecretEdges) -> Floats:
     """Return x >= 0 of length 1 with A x = lambda x for the largest eigenvalue lambda of A.
 
     Power iteration with A + I, which has the same eigenvectors and does not alternate on bipartite graphs. It
@@ -127,11 +65,11 @@ def eigenvector_centrality(graph: SimpleGraph) -> Floats:
     onto its eigenvectors (N).
 
     >>> from graphveil.data import Adjacency
-    >>> star = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False))
+    >>> star = SecretEdges.from_adjacency(Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False))
     >>> eigenvector_centrality(star).round(4)
     array([0.7071, 0.5   , 0.5   ])
     """
-    matrix, x = graph.matrix(), np.full(graph.nodes, graph.nodes**-0.5)
+    matrix, x = graph.matrix.astype(np.float64), np.full(graph.nodes, graph.nodes**-0.5)
     for _ in range(STEPS):
         following = matrix @ x + x
         following /= np.linalg.norm(following)
@@ -183,7 +121,7 @@ def sample_sources(nodes: int, count: int | None, *, rng: np.random.Generator) -
     return np.sort(rng.choice(nodes, size=count, replace=False))
 
 
-def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengths:
+def path_lengths(graph: SecretEdges, sources: npt.NDArray[np.intp]) -> PathLengths:
     """Return the lengths of shortest paths from some nodes.
 
     A search starts from 64 sources at once, each a bit of a node's word. The result of a round is the union
@@ -194,7 +132,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
         Reads: the exact edges. The result is internal.
 
     >>> from graphveil.data import Adjacency
-    >>> path = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
+    >>> path = SecretEdges.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
     >>> found = path_lengths(path, np.arange(4))
     >>> found.counts, found.apart, found.diameter
     (array([4, 2]), 6, 2)
@@ -211,7 +149,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
     )
 
 
-def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
+def _search(graph: SecretEdges, sources: npt.NDArray[np.intp]) -> list[int]:
     """Return the numbers of pairs of a source and another node at distance 1, 2, ..."""
     some = np.flatnonzero(graph.degrees)  # a union over no neighbors is no union to numpy
     seen = np.zeros(graph.nodes, dtype=np.uint64)
@@ -219,7 +157,7 @@ def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
     newest, counts = seen.copy(), list[int]()
     while len(some):
         reached_now = np.zeros_like(seen)
-        reached_now[some] = np.bitwise_or.reduceat(newest[graph.indices], graph.indptr[some])
+        reached_now[some] = np.bitwise_or.reduceat(newest[graph.matrix.indices], graph.matrix.indptr[some])
         newest = reached_now & ~seen
         pairs = int(_ONES[newest.view(np.uint8)].sum())
         if not pairs:
@@ -251,7 +189,7 @@ class Clustering:
 
 
 def clustering(
-    graph: SimpleGraph, *, rng: np.random.Generator, exact_products: int | None = None
+    graph: SecretEdges, *, rng: np.random.Generator, exact_products: int | None = None
 ) -> Clustering:
     """Return the clustering of a graph.
 
@@ -267,7 +205,7 @@ def clustering(
 
     >>> from graphveil.data import Adjacency
     >>> square = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 0, 2], num_nodes=4, directed=False)
-    >>> found = clustering(SimpleGraph.from_adjacency(square), rng=np.random.default_rng(0))
+    >>> found = clustering(SecretEdges.from_adjacency(square), rng=np.random.default_rng(0))
     >>> found.triangles, found.transitivity, round(found.average, 4)
     (2, 0.75, 0.8333)
     """
@@ -275,7 +213,7 @@ def clustering(
     order = np.argsort(graph.degrees, kind="stable")
     rank = np.empty(graph.nodes, dtype=np.int32)
     rank[order] = np.arange(graph.nodes, dtype=np.int32)
-    tail, head = rank[graph.rows], rank[graph.indices]
+    tail, head = rank[graph.rows], rank[graph.matrix.indices]
     ahead = tail < head
     ends = np.ones(int(ahead.sum()), dtype=np.int64), (tail[ahead], head[ahead])
     forward: Any = sparse.csr_array(ends, shape=(graph.nodes, graph.nodes))
@@ -312,7 +250,7 @@ def _closed(left: Any, forward: Any, out: Integers) -> Iterator[tuple[slice, Any
         start = stop
 
 
-def _sampled(graph: SimpleGraph, wedges: Integers, rng: np.random.Generator) -> Clustering:
+def _sampled(graph: SecretEdges, wedges: Integers, rng: np.random.Generator) -> Clustering:
     every = int(wedges.sum())
     centers = np.searchsorted(np.cumsum(wedges), rng.integers(every, size=WEDGES), side="right")
     transitivity = _share_closed(graph, centers, rng)
@@ -322,22 +260,19 @@ def _sampled(graph: SimpleGraph, wedges: Integers, rng: np.random.Generator) -> 
     return Clustering(transitivity * every / 3, transitivity, average, sampled=True)
 
 
-def _share_closed(graph: SimpleGraph, centers: npt.NDArray[np.intp], rng: np.random.Generator) -> float:
+def _share_closed(graph: SecretEdges, centers: npt.NDArray[np.intp], rng: np.random.Generator) -> float:
     """Return the share of closed wedges among some, one drawn at each center."""
     degree = graph.degrees[centers]
     first, second = rng.integers(degree), rng.integers(degree - 1)
     second += second >= first  # two different neighbors
-    tail, head = (graph.indices[graph.indptr[centers] + place] for place in (first, second))
-    keys = graph.rows.astype(np.int64) * graph.nodes + graph.indices  # ascending, as rows are sorted
-    wanted = tail.astype(np.int64) * graph.nodes + head
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return float((keys[place] == wanted).mean())
+    tail, head = (graph.matrix.indices[graph.matrix.indptr[centers] + place] for place in (first, second))
+    return float(graph.joined(tail.astype(np.int64), head.astype(np.int64)).mean())
 
 
 # -- communities -------------------------------------------------------------------------------------------
 
 
-def communities(graph: SimpleGraph) -> Integers:
+def communities(graph: SecretEdges) -> Integers:
     """Return the community of each node, numbered from 0 without gaps.
 
     The Louvain method (Blondel et al., Fast unfolding of communities in large networks, 2008), which depends
@@ -348,13 +283,13 @@ def communities(graph: SimpleGraph) -> Integers:
 
     >>> from graphveil.data import Adjacency
     >>> two = Adjacency.from_edges([0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5], num_nodes=6, directed=False)
-    >>> communities(SimpleGraph.from_adjacency(two))
+    >>> communities(SecretEdges.from_adjacency(two))
     array([0, 0, 0, 1, 1, 1])
     """
-    return louvain(graph.matrix())
+    return louvain(graph.matrix.astype(np.float64))
 
 
-def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
+def modularity(graph: SecretEdges, labels: Integers) -> float | None:
     """Return Q = sum_c (m_c / m - (D_c / 2 m)^2): m_c edges inside community c, D_c the sum of its degrees.
 
     Privacy:
@@ -362,7 +297,7 @@ def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
     """
     if not graph.edges:
         return None
-    inside = np.count_nonzero(labels[graph.rows] == labels[graph.indices])
+    inside = np.count_nonzero(labels[graph.rows] == labels[graph.matrix.indices])
     shares = np.bincount(labels, weights=graph.degrees) / (2 * graph.edges)
     return float(inside / (2 * graph.edges) - np.square(shares).sum())
 
@@ -388,9 +323,6 @@ class StructuralQuery:
     error: float | None
     measure: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class StructuralComparison:
@@ -403,8 +335,11 @@ class StructuralComparison:
         return {query.name: query for query in self.queries}[name]
 
     def as_dict(self) -> dict[str, Any]:
-        queries = [query.as_dict() for query in self.queries]
-        return {"internal": True, "queries": queries, "notes": list(self.notes)}
+        return {
+            "internal": True,
+            "queries": [dict(vars(query)) for query in self.queries],
+            "notes": [*self.notes],
+        }
 
     def rows(self) -> list[tuple[str, ...]]:
         return [
@@ -467,7 +402,7 @@ def compare(
     streams = PublicStreams(seed)
     start = sample_sources(first.num_nodes, sources, rng=streams.numpy("sources"))
     true, noisy = (
-        Profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
+        Profile(SecretEdges.from_adjacency(one.adjacency), start, streams) for one in (first, second)
     )
     notes = [f"everything sampled was drawn with seed {seed}"]
     if not true.paths.complete:
@@ -498,7 +433,7 @@ class Profile:
     Two graphs with the same streams are sampled alike.
     """
 
-    graph: SimpleGraph
+    graph: SecretEdges
     sources: npt.NDArray[np.intp]
     streams: PublicStreams
 
@@ -519,9 +454,9 @@ QUERIES: tuple[tuple[str, str, Callable[[Profile], Any]], ...] = (
     ("nodes", RELATIVE, lambda one: one.graph.nodes),
     ("edges", RELATIVE, lambda one: one.graph.edges),
     ("triangles", RELATIVE, lambda one: one.clustering.triangles),
-    ("average degree", RELATIVE, lambda one: average_degree(one.graph)),
-    ("degree variance", RELATIVE, lambda one: degree_variance(one.graph)),
-    ("degree distribution", KL, lambda one: (degree_counts(one.graph), [])),
+    ("average degree", RELATIVE, lambda one: 2 * one.graph.edges / one.graph.nodes),
+    ("degree variance", RELATIVE, lambda one: float(one.graph.degrees.var())),
+    ("degree distribution", KL, lambda one: (np.bincount(one.graph.degrees), [])),
     ("diameter", RELATIVE, lambda one: one.paths.diameter),
     ("average shortest path", RELATIVE, lambda one: one.paths.average),
     ("path-length distribution", KL, lambda one: (one.paths.counts, [one.paths.apart])),
@@ -608,17 +543,11 @@ def normalized_mutual_information(first: Integers, second: Integers) -> float:
     shares = np.full(len(first), 1 / max(1, len(first)))
     joint: Any = sparse.coo_array((shares, (first, second))).tocsr()  # of nodes in each pair of communities
     p, q = np.asarray(joint.sum(axis=1)).ravel(), np.asarray(joint.sum(axis=0)).ravel()
-    both = _entropy(p) + _entropy(q)
+    both = float(entr(p).sum() + entr(q).sum())
     if both == 0:
         return 1.0
-    mutual = both - _entropy(joint.data)
+    mutual = both - float(entr(joint.data).sum())
     return min(1.0, max(0.0, 2 * mutual / both))
-
-
-def _entropy(shares: Floats) -> float:
-    """Return the entropy of shares that add up to one, in nats."""
-    some = shares[shares > 0]
-    return float(-(some * np.log(some)).sum())
 
 
 def mean_absolute_error(true: Floats, released: Floats) -> float:

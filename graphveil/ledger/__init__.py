@@ -16,16 +16,15 @@ Which data this is, in the ledger:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from graphveil.core.ledger import Entry as Entry
-from graphveil.core.ledger import JointLedger as JointLedger
-from graphveil.core.ledger import MemoryLedger as MemoryLedger
-from graphveil.core.ledger import PrivacyLedger as PrivacyLedger
-from graphveil.core.ledger import attach_ledger as attach_ledger
-from graphveil.core.ledger import joint_ledger as joint_ledger
-from graphveil.core.ledger import ledger_of as ledger_of
-from graphveil.core.ledger import own_releases as own_releases
-
 if TYPE_CHECKING:
+    from graphveil.core.ledger import Entry as Entry
+    from graphveil.core.ledger import JointLedger as JointLedger
+    from graphveil.core.ledger import MemoryLedger as MemoryLedger
+    from graphveil.core.ledger import PrivacyLedger as PrivacyLedger
+    from graphveil.core.ledger import attach_ledger as attach_ledger
+    from graphveil.core.ledger import joint_ledger as joint_ledger
+    from graphveil.core.ledger import ledger_of as ledger_of
+    from graphveil.core.ledger import own_releases as own_releases
     from graphveil.data.fingerprint import NODE_IDS as NODE_IDS
     from graphveil.ledger.chain import Account as Account
     from graphveil.ledger.chain import IntegrityViolation as IntegrityViolation
@@ -41,18 +40,23 @@ if TYPE_CHECKING:
     from graphveil.ledger.sql_ledger import restore as restore
 
 _HOMES = {  # a fit needs no database, and SQLAlchemy takes a while to import
-    "bindings": ("NODE_IDS",),
-    "chain": ("Account", "IntegrityViolation", "unit_key"),
-    "costs": ("Limit", "PrivacyCost", "exact"),
-    "locations": ("default_location", "split_name"),
-    "reservations": ("DataSetLedger", "Receipt"),
-    "sql_ledger": ("Ledger", "restore"),
+    "core.ledger": (
+        *("Entry", "JointLedger", "MemoryLedger", "PrivacyLedger"),
+        *("attach_ledger", "joint_ledger", "ledger_of", "own_releases"),
+    ),
+    "ledger.bindings": ("NODE_IDS",),
+    "ledger.chain": ("Account", "IntegrityViolation", "unit_key"),
+    "ledger.costs": ("Limit", "PrivacyCost", "exact"),
+    "ledger.locations": ("default_location", "split_name"),
+    "ledger.reservations": ("DataSetLedger", "Receipt"),
+    "ledger.sql_ledger": ("Ledger", "restore"),
 }
+__all__ = [name for names in _HOMES.values() for name in names]
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
-            globals()[name] = found = getattr(import_module(f"graphveil.ledger.{module}"), name)
+            globals()[name] = found = getattr(import_module(f"graphveil.{module}"), name)
             return found
     raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")

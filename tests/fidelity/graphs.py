@@ -5,7 +5,7 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
-from graphveil.audit.fidelity import SimpleGraph
+from graphveil.audit.secret_edges import SecretEdges
 from graphveil.core.edges.adjacency import Adjacency
 
 GRAPHS: dict[str, Callable[[], "nx.Graph | nx.DiGraph"]] = {
@@ -32,7 +32,7 @@ def adjacency(graph: "nx.Graph | nx.DiGraph") -> Adjacency:
     )
 
 
-def pair(name: str) -> "tuple[nx.Graph, SimpleGraph]":
-    """Return a graph twice: undirected in networkx, and as ``SimpleGraph``."""
+def pair(name: str) -> "tuple[nx.Graph, SecretEdges]":
+    """Return a graph twice: undirected in networkx, and as ``SecretEdges``."""
     graph = GRAPHS[name]()
-    return graph.to_undirected(), SimpleGraph.from_adjacency(adjacency(graph))
+    return graph.to_undirected(), SecretEdges.from_adjacency(adjacency(graph))

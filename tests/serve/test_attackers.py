@@ -15,8 +15,9 @@ from scipy.stats import spearmanr
 
 import graphveil as gv
 from graphveil.attacks.influence import influences, link_scores
-from graphveil.attacks.pairs import SecretEdges, draw_pairs
+from graphveil.attacks.pairs import draw_pairs
 from graphveil.attacks.roc import RocCurve
+from graphveil.audit.secret_edges import SecretEdges
 from graphveil.serve import create_app, read_runs
 from serve.sockets import Client, listening, request
 
