@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from itertools import combinations
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,9 +35,9 @@ from graphveil.data.rows import (
     read_rows,
 )
 from graphveil.data.tables.encoding import REGRESSION
-from graphveil.data.tables.files import CsvFormat, FrameSource, TableSource, as_source
+from graphveil.data.tables.files import CsvFormat, TableSource, as_source
 from graphveil.data.tables.ids import ROW_ADVICE, KnownIds, NodePositions, id_array
-from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
+from graphveil.data.tables.inspect_tables import TableOptions, inspect_persons
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 if TYPE_CHECKING:
@@ -516,17 +516,6 @@ def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], Known
     title, code = f"column {read.id!r} of the persons", f"persons[{read.id!r}]"
     people = KnownIds(found.ids, title, code, found.id_type, found.written, *ROW_ADVICE)
     return fields, people, read.csv_format
-
-
-def inspect_persons(
-    persons: TableSource, options: TableOptions, *, private_records: bool = False
-) -> TableInspection:
-    """Read a table of persons, and collect all validation errors, as ``inspect_tables`` does for a graph."""
-    nothing = FrameSource.from_frame({"\0owner": [], "\0far": []}, "rows")
-    alone = replace(options, source="\0owner", target="\0far")
-    found = inspect_tables(persons, nothing, alone, private_records=private_records)
-    found.columns = [replace(one, table="persons") for one in found.columns if one.table == "nodes"]
-    return found
 
 
 _PERSON_OPTIONS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util import checks
 from graphveil._util.escape import without_password
 from graphveil.core.unit import is_node_level
-from graphveil.data.tables.inspect_tables import TableInspection, TableOptions
+from graphveil.data.tables.inspect_tables import TableInspection
 from graphveil.errors import ConfigError, GraphError
 from graphveil.runs.source import Source
 
@@ -219,22 +219,15 @@ class TablesSource(Source, PersonFiles):
         """The catalogs by name."""
         return {name: spec.table for name, spec in specs_by_name("--public", self.public or ()).items()}
 
-    @property
-    def person_options(self) -> dict[str, Any]:
-        """How the table of persons is read."""
-        given = {name: getattr(self, name) for name in _OF_PERSONS}
-        return {name: value for name, value in given.items() if value is not None}
-
     def inspect_tables(
         self, *, unit: str | None = None, private_records: bool = False
     ) -> TableInspection | None:
         """Read the table of persons, and report all validation errors in one error."""
-        from graphveil.data.relational import inspect_persons
         from graphveil.data.tables.files import as_source
+        from graphveil.data.tables.inspect_tables import inspect_persons
 
         persons = as_source(self.persons, "persons", self.csv_format)
-        private = private_records or is_node_level(unit)
-        found = inspect_persons(persons, TableOptions(**self.person_options), private_records=private)
+        found = inspect_persons(persons, self, private_records=private_records or is_node_level(unit))
         found.raise_problems()
         return found
 
@@ -244,6 +237,7 @@ class TablesSource(Source, PersonFiles):
 
         if classes is not None:
             return replace(self, classes=classes).load()
+        given = {name: value for name in _OF_PERSONS if (value := getattr(self, name)) is not None}
         with in_keys():
             return Tables(
                 self.persons,
@@ -252,7 +246,7 @@ class TablesSource(Source, PersonFiles):
                 before=date_or_number(self.before),
                 unknown_ids=self.unknown_ids or "error",
                 name=f"files:{self.name}",
-                **self.person_options,
+                **given,
             ).graph
 
     def as_dict(self) -> dict[str, Any]:

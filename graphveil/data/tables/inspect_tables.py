@@ -45,6 +45,7 @@ from graphveil.data.tables.files import (
     CsvFormat,
     FileSource,
     FixableError,
+    FrameSource,
     Table,
     TableSource,
     check_distinct,
@@ -371,6 +372,18 @@ def inspect_tables(
     return found
 
 
+def inspect_persons(
+    persons: TableSource, options: TableOptions, *, private_records: bool = False
+) -> TableInspection:
+    """Inspect a table of persons, next to an empty table of edges."""
+    ends: dict[str, Any] = {"source": "\0owner", "target": "\0far"}
+    nothing = FrameSource.from_frame({name: [] for name in ends.values()}, "rows")
+    alone = replace(options, **ends, weight=None, node_ids=None, unknown_ids=None)
+    found = inspect_tables(persons, nothing, alone, private_records=private_records)
+    found.columns = [replace(one, table="persons") for one in found.columns if one.table == "nodes"]
+    return found
+
+
 def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
     absent = {role: None for role, name in roles.of_nodes.items() if name not in names}
     absent |= {} if roles.weight is None or roles.weight in edge_names else {"weight": None}
@@ -568,50 +581,32 @@ _LABELS = ("label", "class", "target", "y", "segment", "category")
 _SPLITS = ("split", "fold")
 
 
-def guess_roles(nodes: TableSource, edges: TableSource, options: Options) -> tuple[Options, list[str]]:
+def guess_roles(nodes: TableSource, edges: TableSource | None, options: Options) -> tuple[Options, list[str]]:
     """Return options with a guessed column for each role that has none, and the guesses as text."""
-    names, ends = nodes.names(), edges.names()
-    given = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
+    names = nodes.names()
+    roles = ROLES if edges is not None else ("id", "label", "split")
+    given = {role: name for role in roles if (name := getattr(options, role)) is not None}
     found = dict(given)
     if "id" not in found:
-        found["id"] = _id_of(
-            nodes, names, [name for role, name in given.items() if role in ("label", "split")]
-        )
-    if "source" not in found or "target" not in found:
-        free = [name for name in ends if name != given.get("weight")]
-        if len(free) < 2:
-            how = files.commas(edges.title, ends) or "name its ends with --source, --target"
-            raise GraphError(f"the table of edges has fewer than two columns; {how}")
-        source, target = free[:2]
-        for first, second in _ENDS:
-            if (one := _called((first,), free)) is not None and (
-                other := _called((second,), free)
-            ) is not None:
-                source, target = one, other
-                break
-        found = {"source": source, "target": target} | found
-    found |= _guessed_labels(names, found)
-    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
-
-
-def guess_person_roles(persons: TableSource, options: Options) -> tuple[Options, list[str]]:
-    """Return options with guessed columns of a table of persons, and the guesses as text."""
-    names, named = persons.names(), ("id", "label", "split")
-    given = {role: name for role in named if (name := getattr(options, role)) is not None}
-    found: dict[str, Any] = {"id": given.get("id") or _id_of(persons, names, [*given.values()])} | given
-    found |= _guessed_labels(names, found)
-    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
-
-
-def _guessed_labels(names: Sequence[str], found: Mapping[str, str]) -> dict[str, str]:
-    """Return a column for the label and for the split, where there is none and a name fits."""
-    guessed = dict[str, str]()
-    free = [name for name in names if name not in found.values()]
+        found["id"] = _id_of(nodes, names, [given[role] for role in ("label", "split") if role in given])
+    if edges is not None and ("source" not in found or "target" not in found):
+        found = _guessed_ends(edges, given.get("weight")) | found
     for role, words in (("label", _LABELS), ("split", _SPLITS)):
-        guess = _called(words, free)
+        guess = _called(words, [name for name in names if name not in found.values()])
         if role not in found and guess is not None:
-            guessed[role] = guess
-    return guessed
+            found[role] = guess
+    return replace(options, **found), [f"{role} = {found[role]}" for role in found if role not in given]
+
+
+def _guessed_ends(edges: TableSource, weight: str | None) -> dict[str, str]:
+    ends = edges.names()
+    free = [name for name in ends if name != weight]
+    if len(free) < 2:
+        how = files.commas(edges.title, ends) or "name its ends with --source, --target"
+        raise GraphError(f"the table of edges has fewer than two columns; {how}")
+    called = ((_called((first,), free), _called((second,), free)) for first, second in _ENDS)
+    source, target = next((pair for pair in called if None not in pair), free[:2])
+    return {"source": str(source), "target": str(target)}
 
 
 def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:
