@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -195,26 +195,27 @@ class Tables:
     ) -> None:
         checks.one_of(UNKNOWN_IDS, unknown_ids=unknown_ids)
         read, people, csv_format = _persons(persons, {"id": id, "label": label, **options})
-        catalogs = {key: _Catalog.read(key, given, csv_format) for key, given in (public or {}).items()}
+        catalogs = {key: _catalog(key, given, csv_format) for key, given in (public or {}).items()}
         _check_rows(rows, catalogs, before)
         relations, ends, first = [], [], len(people.ids)
         for title, one in rows.items():
             catalog = _catalog_of(title, one, catalogs, people)
+            ids = catalog.known
             relation = Relation(
                 title,
-                catalog.size,
+                1 if ids is None else len(ids.ids),
                 one.num_values,
                 first,
                 catalog.features,
                 catalog.columns,
                 one.persons,
-                catalog.digest(one),
-                None if catalog.known is None else id_array(catalog.known.ids),
+                _digest(one, ids),
+                None if ids is None else id_array(ids.ids),
                 tuple(one.bins if one.bins is not None else (one.values or ())),
             )
-            lists = [people] if catalog.known is None else [people, catalog.known]
             how: dict[str, Any] = {"unknown_ids": unknown_ids, "before": before, "csv_format": csv_format}
-            owners, far, values = read_rows(one, f"table {title!r}", lists, **how)
+            known = [people] if ids is None else [people, ids]
+            owners, far, values = read_rows(one, f"table {title!r}", known, **how)
             ends.append((owners, first + far * relation.values + values))
             relations.append(relation)
             first = relation.stop
@@ -462,39 +463,33 @@ def reject_tables(graph: Graph) -> None:
 # -- reading ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Catalog:
-    """A public list of entities: ids, or none for rows without a far end."""
+class _Catalog(NamedTuple):
+    """A public list of entities and their attributes; no list for rows without a far end."""
 
     known: KnownIds | None
-    size: int
     features: Features | None = None
     columns: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
-        source = as_source(given if _is_table(given) else {name: given}, f"catalog {name!r}", csv_format)
-        names = source.names()
-        id = name if name in names else "id"
-        if id not in names:
-            raise GraphError(
-                f"Catalog {name!r} has neither a column {name!r} nor 'id'. Rename its column of ids to "
-                f"{name!r}."
-            )
-        known = KnownIds.read(source, id)
-        return cls(known, len(known.ids), *_attributes(source, id, csv_format))
 
-    def digest(self, rows: Rows) -> str:
-        """Return the digest of the ids and of the values of a table."""
-        ids = [] if self.known is None else self.known.ids.to_pylist()
-        text = "\n".join(map(str, (rows.bins, rows.values, *ids)))
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _catalog(name: str, given: Any, csv_format: CsvFormat) -> _Catalog:
+    is_table = isinstance(given, str | PathLike | Mapping) or any(
+        hasattr(given, attribute) for attribute in ("columns", "column_names", "collect_schema")
+    )
+    source = as_source(given if is_table else {name: given}, f"catalog {name!r}", csv_format)
+    names = source.names()
+    id = name if name in names else "id"
+    if id not in names:
+        raise GraphError(
+            f"Catalog {name!r} has neither a column {name!r} nor 'id'. Rename its column of ids to {name!r}."
+        )
+    return _Catalog(KnownIds.read(source, id), *_attributes(source, id, csv_format))
 
 
-def _is_table(given: Any) -> bool:
-    if isinstance(given, str | PathLike | Mapping):
-        return True
-    return hasattr(given, "columns") or hasattr(given, "column_names") or hasattr(given, "collect_schema")
+def _digest(rows: Rows, known: KnownIds | None) -> str:
+    """Return the digest of the ids of far ends and of the values of a table."""
+    ids = [] if known is None else known.ids.to_pylist()
+    text = "\n".join(map(str, (rows.bins, rows.values, *ids)))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], KnownIds, CsvFormat]:
@@ -586,9 +581,9 @@ def _same_table(one: Any, other: Any) -> bool:
 
 def _catalog_of(title: str, rows: Rows, catalogs: Mapping[str, _Catalog], people: KnownIds) -> _Catalog:
     if rows.far is None:
-        return _Catalog(None, 1)
+        return _Catalog(None)
     if rows.persons is not None:
-        return _Catalog(people, len(people.ids))
+        return _Catalog(people)
     name = rows.catalog or rows.far
     if name not in catalogs:
         raise GraphError(
