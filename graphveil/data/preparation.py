@@ -9,7 +9,6 @@ therefore resumes after the last block.
 from __future__ import annotations
 
 import errno
-import glob
 import json
 import os
 import re
@@ -51,15 +50,17 @@ from graphveil.data.tables.files import (
     CsvFormat,
     FileSource,
     FrameSource,
+    column,
     column_names,
     format_of,
 )
-from graphveil.data.tables.ids import has_blanks
+from graphveil.data.tables.ids import GRAPH_ADVICE, KnownIds, References, reject_unlike
 from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 BLOCK_ROWS = 1 << 17
 MEMORY = "1GB"
@@ -67,11 +68,6 @@ SCRATCH, LOCK = "sorting", "lock"
 SHIFT = 32
 _BATCH = 1 << 20  # edges that are handed over at a time
 _ENDS = "source_id", "target_id"
-_SPACES = "' ' || " + " || ".join(f"chr({code})" for code in range(9, 14))  # which pyarrow trims, too
-_WHOLE = (
-    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
-    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
-)
 Keys = npt.NDArray[np.int64]  # target * 2^32 + source
 Sorted = Callable[[int], Iterator[Keys]]  # the edges into rows from one on, ascending, with any repeats
 
@@ -165,10 +161,12 @@ def prepare(
     found = inspect_tables(FileSource(Path(nodes), csv_format), no_edges, options)
     found.raise_problems()
     assert found.ids is not None
+    title, code = f"column {id!r} of the nodes", f"nodes[{id!r}]"
+    ids = KnownIds(found.ids, title, code, found.id_type, found.written, *GRAPH_ADVICE)
     manifest = read_unfinished_manifest(folder, inputs)
     if manifest is None or not manifest.complete:
         unread, scratch = unknown_ids == DROP, folder / SCRATCH
-        known = EdgeTables(files, (source, target), found.ids, directed, unread, memory, scratch, csv_format)
+        known = EdgeTables(files, (source, target), ids, directed, unread, memory, scratch, csv_format)
         with lock_folder(folder):
             manifest = read_unfinished_manifest(folder, inputs)  # another process may have written one
             if manifest is None:
@@ -361,8 +359,7 @@ def full_disk_named(folder: Path) -> Iterator[None]:
 
 
 # -- sorted edges ----
-# An edge becomes one integer, so one column is sorted. Each end is converted separately, as in
-# `graphveil.data.tables`: no edge affects how another is read.
+# An edge becomes one integer, so one column is sorted. Each end is converted as by `read_graph`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,7 +368,7 @@ class EdgeTables:
 
     files: tuple[Path, ...]
     columns: tuple[str, str]
-    ids: tables.Column
+    nodes: KnownIds
     directed: bool
     drop_unknown: bool
     memory: str
@@ -387,16 +384,26 @@ class EdgeTables:
                 "Sorting edges needs DuckDB, which is not installed. Install it: pip install "
                 "'graphveil[disk]'"
             ) from None
+        import pyarrow as pa
+
         settings: dict[str, Any] = {
             "threads": torch.get_num_threads(),
             "memory_limit": self.memory,
             "temp_directory": name_in_utf8(self.scratch),
             "preserve_insertion_order": False,
         }
+        problems = list[GraphError]()
+        kind = pa.schema([(end, self.nodes.ids.type) for end in _ENDS])
+        ends = pa.RecordBatchReader.from_batches(kind, self._ends(problems))
         try:
             with duckdb.connect(":memory:", config=settings) as session:
+                # The size of a stream is unknown, and the hash tables must be those of the nodes.
+                session.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+                session.register("ends", ends)
                 reader = session.sql(self._query(session, row)).to_arrow_reader(_BATCH)
                 for batch in reader:
+                    if problems:
+                        raise problems[0]
                     keys = batch.column(0)
                     if keys.null_count:
                         source, target = self.columns
@@ -406,6 +413,8 @@ class EdgeTables:
                             "unknown_ids='drop' (--unknown-ids drop)."
                         )
                     yield np.asarray(keys.to_numpy(zero_copy_only=False), dtype=np.int64)
+                if problems:
+                    raise problems[0]
         except duckdb.Error as error:  # whose messages may quote a row
             words = str(error).lower()
             full = "no space left", "file too large"  # the system's words for a disk, and for a limit
@@ -419,19 +428,19 @@ class EdgeTables:
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
         import pyarrow as pa
 
-        ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
-        ids = self.ids.to_numpy() if pa.types.is_int64(self.ids.type) else np.empty(0, np.int64)
+        known = self.nodes.ids
+        ids = known.to_numpy() if pa.types.is_int64(known.type) else np.empty(0, np.int64)
         # Consecutive integers need no join. The check of both ends is needed, too: differences of 64 bits
         # wrap around.
         if len(ids) and int(ids[-1]) - int(ids[0]) == len(ids) - 1 and bool((np.diff(ids) == 1).all()):
             first, last, join = int(ids[0]), int(ids[-1]), ""
             places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in _ENDS]
         else:
-            place = pa.array(np.arange(len(self.ids), dtype=np.int64))
-            session.register("nodes", pa.table({"id": self.ids, "place": place}))
+            place = pa.array(np.arange(len(known), dtype=np.int64))
+            session.register("nodes", pa.table({"id": known, "place": place}))
             join = f" LEFT JOIN nodes a ON a.id = {_ENDS[0]} LEFT JOIN nodes b ON b.id = {_ENDS[1]}"
             places = ["a.place", "b.place"]
-        pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends}){join}"
+        pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ends{join}"
         if not self.directed:
             pairs = (
                 "SELECT CASE WHEN back THEN t ELSE s END AS s, CASE WHEN back THEN s ELSE t END AS t "
@@ -443,59 +452,29 @@ class EdgeTables:
             "ORDER BY key NULLS FIRST"
         )
 
-    def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
-        ends = list(self.columns)
-        names = column_names(FileSource(file, self.csv_format), ends)
-        path, written = _quoted(glob.escape(name_in_utf8(file)), "'"), tables.is_csv(file)
-        table = f"read_parquet({path}, hive_partitioning = false)"
-        if written:  # nothing is inferred from rows, and columns go by number: DuckDB rejects some names
-            kinds = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names)))
-            ends = [f"c{names.index(end)}" for end in ends]
-            delimiter = _quoted(self.csv_format.delimiter, "'")
-            table = (
-                f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
-                f"delim = {delimiter}, quote = '\"', escape = '\"', "
-                f"nullstr = '', columns = {{{kinds}}})"
-            )
-        else:
-            for end in ends:  # DuckDB does not distinguish names that differ in case alone
-                if sum(name.lower() == end.lower() for name in names) > 1:
-                    raise GraphError(
-                        f"{file.name} has columns that differ from {end!r} only in upper and lower case. "
-                        "Rename them."
-                    )
-        types = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
-        named = ", ".join(
-            f"{self._id(name, column, types[column], written=written)} AS {end}"
-            for name, column, end in zip(self.columns, ends, _ENDS, strict=True)
-        )
-        return f"SELECT {named} FROM {table}"
-
-    def _id(self, name: str, column: str, found: str, *, written: bool) -> str:
-        """Return the expression of an end as an id of the nodes' type, NULL for an invalid value."""
+    def _ends(self, problems: list[GraphError]) -> Iterator[pa.RecordBatch]:
+        """Yield both ends of all edges as ids, null where impossible; DuckDB would hide an error."""
         import pyarrow as pa
 
-        column, whole = _quoted(column, '"'), pa.types.is_int64(self.ids.type)
-        if found == '"NULL"':  # a column without any value
-            return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
-        if whole and found in _WHOLE:
-            return f"TRY_CAST({column} AS BIGINT)"
-        if not whole and (
-            found in (*_WHOLE, "BOOLEAN", "DATE", "TIME", "UUID") or found.startswith("DECIMAL")
-        ):
-            return f"CAST({column} AS VARCHAR)"
-        if found == "BLOB":  # UTF-8 as older writers store it
-            column = f"decode({column})"
-        elif found != "VARCHAR":
-            kind = "whole numbers" if whole else "text"
-            raise GraphError(
-                f"Column {name!r} of the edges is {found}, but the node ids are {kind}. Convert one of "
-                "the two columns."
-            )
-        if not whole:
-            return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
-        number = f"trim({column}, {_SPACES})"
-        return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
+        try:
+            for file in self.files:
+                source = FileSource(file, self.csv_format)
+                column_names(source, self.columns)
+                for part in source.batches(self.columns):
+                    ends = [
+                        References(
+                            column(part, name),
+                            f"column {name!r} of the edges",
+                            f"edges[{name!r}]",
+                            self.nodes,
+                            source.written,
+                        )
+                        for name in self.columns
+                    ]
+                    reject_unlike(ends)
+                    yield pa.record_batch([end.ids() for end in ends], list(_ENDS))
+        except GraphError as error:
+            problems.append(error)
 
 
 def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
@@ -526,7 +505,3 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
             "The format is determined by the suffix."
         )
     return tuple(sorted(found))
-
-
-def _quoted(text: str, mark: str) -> str:
-    return mark + text.replace(mark, 2 * mark) + mark

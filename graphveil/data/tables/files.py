@@ -36,6 +36,7 @@ MAX_ID_BYTES = 1000
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
 _DATABASE_ROWS = 1 << 16  # rows that are read at a time
+_BATCH_ROWS, _BATCH_BYTES = 1 << 20, 1 << 25  # of a file that may be larger than memory
 AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not parsed
 NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
@@ -321,6 +322,19 @@ def _parse_options(csv_format: CsvFormat) -> Any:
     return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
 
 
+def _convert_options(columns: Sequence[str], types: Mapping[str, Any], decimal: str = ".") -> Any:
+    from pyarrow import csv as arrow_csv
+
+    # Only an empty field is missing here: in a column of ids, "NA" is a name.
+    return arrow_csv.ConvertOptions(
+        include_columns=list(columns),
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        decimal_point=decimal,
+    )
+
+
 def _read_csv(
     name: str, columns: Sequence[str], types: Mapping[str, Any], words: Sequence[str], csv_format: CsvFormat
 ) -> Table:
@@ -328,14 +342,7 @@ def _read_csv(
     from pyarrow import csv as arrow_csv
 
     def table(types: Mapping[str, Any]) -> Table:
-        # Only an empty field is missing here: in a column of ids, "NA" is a name.
-        convert = arrow_csv.ConvertOptions(
-            include_columns=list(columns),
-            column_types=types,
-            null_values=[""],
-            strings_can_be_null=True,
-            decimal_point=csv_format.decimal,
-        )
+        convert = _convert_options(columns, types, csv_format.decimal)
         return arrow_csv.read_csv(name, parse_options=_parse_options(csv_format), convert_options=convert)
 
     try:
@@ -553,6 +560,28 @@ class FileSource:
             )
             table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
         return table
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Table]:
+        """Yield parts of a table that may be larger than memory; the values of a CSV are not parsed."""
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        name = name_in_utf8(self.path)
+        with _reading(self.path, self.csv_format):
+            parts = (
+                pyarrow.csv.open_csv(
+                    name,
+                    read_options=pyarrow.csv.ReadOptions(block_size=_BATCH_BYTES),
+                    parse_options=_parse_options(self.csv_format),
+                    convert_options=_convert_options(columns, dict.fromkeys(columns, AS_WRITTEN)),
+                )
+                if self.written
+                else pyarrow.parquet.ParquetFile(name).iter_batches(_BATCH_ROWS, columns=list(columns))
+            )
+            for part in parts:
+                part.validate(full=True)
+                yield pa.Table.from_batches([part])
 
 
 @dataclass(frozen=True, eq=False)

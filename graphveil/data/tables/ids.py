@@ -250,13 +250,16 @@ class References:
     known: KnownIds
     written: bool
 
+    def ids(self) -> Column:
+        """Return the references as ids of the known type, null where impossible."""
+        return keys_like(self.values, self.title, self.known.ids, each=True, written=self.written)
+
     def places(self, added: Column | None = None) -> tuple[Column, NodePositions]:
-        """Return the references as ids, null where impossible, and their positions, -1 for unknown ones."""
+        """Return the references as ids, and their positions, -1 for unknown ones."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        ids = self.known.ids
-        read = keys_like(self.values, self.title, ids, each=True, written=self.written)
+        ids, read = self.known.ids, self.ids()
         known = ids if added is None else pa.concat_arrays([ids, added])
         found = pc.fill_null(pc.index_in(read, value_set=known), -1).to_numpy(zero_copy_only=False)
         return read, np.asarray(found).astype(np.int64)
@@ -269,14 +272,19 @@ def match_ids(ends: Sequence[References], unknown: str) -> tuple[list[NodePositi
     return places, added
 
 
+def reject_unlike(ends: Sequence[References]) -> None:
+    """Raise an error if no value of a column can be a known id, by the types of both alone."""
+    if any(unlike := [_unlike(end) for end in ends if len(end.values)]):
+        raise GraphError("; ".join(filter(None, unlike)))
+
+
 def _matched(
     ends: Sequence[References], unknown: str
 ) -> tuple[list[NodePositions], list[GraphError], Column | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if any(unlike := [_unlike(end) for end in ends if len(end.values)]):
-        raise GraphError("; ".join(filter(None, unlike)))
+    reject_unlike(ends)
     added = None
     if unknown == ADD:  # the ids at ends that no node has yet, in their order, each once
         every = pc.unique(pa.concat_arrays([end.places()[0] for end in ends])).drop_null()

@@ -204,7 +204,7 @@ def test_every_file_is_read_by_its_own_columns_and_types(tmp_path: Path) -> None
     assert edges_of(open_graph(tmp_path / "g")) == {("7", "8"), ("12", "9")}
     one = write(pa.table({"a": [7], "b": [8]}), tmp_path / "one.parquet")
     two = write(pa.table({"a": [8.6], "b": [12.0]}), tmp_path / "two.parquet")
-    with pytest.raises(GraphError, match="'a' of the edges is DOUBLE"):
+    with pytest.raises(GraphError, match="'a' of the edges is of type double"):
         prepare(nodes, [one, two], tmp_path / "h", **NAMES)
 
 
@@ -219,7 +219,7 @@ def test_every_file_is_read_by_its_own_columns_and_types(tmp_path: Path) -> None
         (["."], {}, "is a folder"),
         (["part-0.parquet", "edges.csv"], {}, "have the same format: Parquet"),
         (["broken.parquet"], {}, r"annot (be )?read"),
-        (["floats.parquet"], {}, "Column 'a' of the edges is DOUBLE"),
+        (["floats.parquet"], {}, "column 'a' of the edges is of type double"),
         (["part-0.parquet"], {"source": "c"}, "no column 'c'"),
         *((["part-0.parquet"], {"memory": one}, "memory=") for one in ("abc", "0", "0GB", "-1GB", "1GB'")),
     ],
