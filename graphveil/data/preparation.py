@@ -50,7 +50,6 @@ from graphveil.data.tables.files import (
     CsvFormat,
     FileSource,
     FrameSource,
-    column,
     column_names,
     format_of,
 )
@@ -160,9 +159,7 @@ def prepare(
     no_edges = FrameSource.from_frame({source: np.empty(0, np.int64), target: np.empty(0, np.int64)}, "edges")
     found = inspect_tables(FileSource(Path(nodes), csv_format), no_edges, options)
     found.raise_problems()
-    assert found.ids is not None
-    title, code = f"column {id!r} of the nodes", f"nodes[{id!r}]"
-    ids = KnownIds(found.ids, title, code, found.id_type, found.written, *GRAPH_ADVICE)
+    ids = found.known_ids(id, "nodes", GRAPH_ADVICE)
     manifest = read_unfinished_manifest(folder, inputs)
     if manifest is None or not manifest.complete:
         unread, scratch = unknown_ids == DROP, folder / SCRATCH
@@ -462,13 +459,7 @@ class EdgeTables:
                 column_names(source, self.columns)
                 for part in source.batches(self.columns):
                     ends = [
-                        References(
-                            column(part, name),
-                            f"column {name!r} of the edges",
-                            f"edges[{name!r}]",
-                            self.nodes,
-                            source.written,
-                        )
+                        References.in_edges(part, name, self.nodes, written=source.written)
                         for name in self.columns
                     ]
                     reject_unlike(ends)

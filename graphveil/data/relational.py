@@ -507,10 +507,7 @@ def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], Known
     fields = fields_from_tables(found, classes_given=read.classes is not None)
     for name in ("source", "target", "weight"):
         del fields[name]
-    assert found.ids is not None
-    title, code = f"column {read.id!r} of the persons", f"persons[{read.id!r}]"
-    people = KnownIds(found.ids, title, code, found.id_type, found.written, *ROW_ADVICE)
-    return fields, people, read.csv_format
+    return fields, found.known_ids(str(read.id), "persons", ROW_ADVICE), read.csv_format
 
 
 _PERSON_OPTIONS = {

@@ -36,7 +36,6 @@ MAX_ID_BYTES = 1000
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
 _DATABASE_ROWS = 1 << 16  # rows that are read at a time
-_BATCH_ROWS, _BATCH_BYTES = 1 << 20, 1 << 25  # of a file that may be larger than memory
 AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not parsed
 NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
@@ -322,17 +321,11 @@ def _parse_options(csv_format: CsvFormat) -> Any:
     return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
 
 
-def _convert_options(columns: Sequence[str], types: Mapping[str, Any], decimal: str = ".") -> Any:
+def _convert_options(types: Mapping[str, Any], **more: Any) -> Any:
     from pyarrow import csv as arrow_csv
 
     # Only an empty field is missing here: in a column of ids, "NA" is a name.
-    return arrow_csv.ConvertOptions(
-        include_columns=list(columns),
-        column_types=types,
-        null_values=[""],
-        strings_can_be_null=True,
-        decimal_point=decimal,
-    )
+    return arrow_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True, **more)
 
 
 def _read_csv(
@@ -342,7 +335,7 @@ def _read_csv(
     from pyarrow import csv as arrow_csv
 
     def table(types: Mapping[str, Any]) -> Table:
-        convert = _convert_options(columns, types, csv_format.decimal)
+        convert = _convert_options(types, include_columns=list(columns), decimal_point=csv_format.decimal)
         return arrow_csv.read_csv(name, parse_options=_parse_options(csv_format), convert_options=convert)
 
     try:
@@ -564,22 +557,16 @@ class FileSource:
     def batches(self, columns: Sequence[str]) -> Iterator[Table]:
         """Yield parts of a table that may be larger than memory; the values of a CSV are not parsed."""
         import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet
+        import pyarrow.dataset
 
-        name = name_in_utf8(self.path)
+        kind: Any = "parquet"
+        if self.written:
+            options = _convert_options(dict.fromkeys(columns, AS_WRITTEN))
+            kind = pa.dataset.CsvFileFormat(_parse_options(self.csv_format), convert_options=options)
         with _reading(self.path, self.csv_format):
-            parts = (
-                pyarrow.csv.open_csv(
-                    name,
-                    read_options=pyarrow.csv.ReadOptions(block_size=_BATCH_BYTES),
-                    parse_options=_parse_options(self.csv_format),
-                    convert_options=_convert_options(columns, dict.fromkeys(columns, AS_WRITTEN)),
-                )
-                if self.written
-                else pyarrow.parquet.ParquetFile(name).iter_batches(_BATCH_ROWS, columns=list(columns))
-            )
-            for part in parts:
+            for part in pa.dataset.dataset(name_in_utf8(self.path), format=kind).to_batches(
+                columns=[*columns]
+            ):
                 part.validate(full=True)
                 yield pa.Table.from_batches([part])
 

@@ -250,6 +250,11 @@ class References:
     known: KnownIds
     written: bool
 
+    @classmethod
+    def in_edges(cls, table: Table, name: str, nodes: KnownIds, *, written: bool) -> References:
+        """Return one end of the edges of a table."""
+        return cls(column(table, name), f"column {name!r} of the edges", f"edges[{name!r}]", nodes, written)
+
     def ids(self) -> Column:
         """Return the references as ids of the known type, null where impossible."""
         return keys_like(self.values, self.title, self.known.ids, each=True, written=self.written)
@@ -321,12 +326,7 @@ def read_endpoints(
     import pyarrow.compute as pc
 
     table = given.read(columns, dict(zip(columns, (AS_WRITTEN, AS_WRITTEN, pa.float64()), strict=False)))
-    ends = [
-        References(
-            column(table, name), f"column {name!r} of the edges", f"edges[{name!r}]", nodes, given.written
-        )
-        for name in columns[:2]
-    ]
+    ends = [References.in_edges(table, name, nodes, written=given.written) for name in columns[:2]]
     places, problems, added = _matched(ends, unknown)
     kept = (places[0] >= 0) & (places[1] >= 0)
     weight = None

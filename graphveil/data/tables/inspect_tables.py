@@ -269,6 +269,12 @@ class TableInspection:
     def rows(self) -> int:
         return 0 if self.ids is None else len(self.ids)
 
+    def known_ids(self, name: str, table: str, advice: tuple[str, str]) -> KnownIds:
+        """Return the ids of the nodes or persons, to which other columns refer."""
+        assert self.ids is not None
+        title, code = f"column {name!r} of the {table}", f"{table}[{name!r}]"
+        return KnownIds(self.ids, title, code, self.id_type, self.written, *advice)
+
     def matrix(self) -> Matrix:
         return encode(self.features, self.rules, self.rows)
 
@@ -531,9 +537,7 @@ def _with_listed(table: Table, id: str, listed: Column | None) -> Table:
 def _inspect_edges(found: TableInspection, given: TableSource, roles: Roles) -> None:
     import pyarrow as pa
 
-    assert found.ids is not None
-    title, code = f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]"
-    nodes = KnownIds(found.ids, title, code, found.id_type, found.written, *GRAPH_ADVICE)
+    nodes = found.known_ids(roles.id, "nodes", GRAPH_ADVICE)
     found.ends, problems = read_endpoints(given, roles.of_edges, nodes, found.choices.unknown_ids)
     for problem in problems:
         with found.collecting():
@@ -543,7 +547,7 @@ def _inspect_edges(found: TableInspection, given: TableSource, roles: Roles) -> 
         return
     # Nodes that only edges name have no label, no part of the split, and no value in any column.
     count = len(added)
-    found.ids = pa.concat_arrays([found.ids, added])
+    found.ids = pa.concat_arrays([nodes.ids, added])
     if found.y is not None:  # None if the labels cannot be used, which is reported
         found.y = np.concatenate([found.y, np.full(count, UNLABELED)])
     if found.targets is not None:
