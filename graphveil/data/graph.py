@@ -649,13 +649,8 @@ class Graph:
             reject_unlabeled()
         options = TableOptions.from_keywords(locals())
         _ = options.roles  # checks them
-        for named, value, kind in (("directed", directed, bool), ("name", name, str)):
-            if not isinstance(value, kind):
-                raise GraphError(f"{named}= must be of type {kind.__name__}, not {type(value).__name__}")
-        if not isinstance(encoding, Encoding | None):
-            raise GraphError(
-                f"encoding= is that of another graph (graph.encoding), not a {type(encoding).__name__}"
-            )
+        if not isinstance(name, str):
+            raise GraphError(f"name= must be of type str, not {type(name).__name__}")
         _ = options.choices
         found = inspect_tables(
             FrameSource.from_frame(nodes, "nodes"), FrameSource.from_frame(edges, "edges"), options

@@ -27,7 +27,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._util import checks
 from graphveil._util.files import as_path, write_atomic
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import SOURCES, EdgeBlock, Stamp, remember_stamps
@@ -35,20 +34,17 @@ from graphveil.core.edges.node_pairs import PublicPart
 from graphveil.data import tables
 from graphveil.data.conversion import fields_from_tables, reject_unlabeled
 from graphveil.data.graph import Graph
-from graphveil.data.tables import Column
-from graphveil.data.tables.encoding import Encoding, Task
+from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding, Task
 from graphveil.data.tables.feature_rules import ERROR, Categories, Named
 from graphveil.data.tables.files import COMMAS, CsvFormat, FileSource
 from graphveil.data.tables.ids import (
     KnownIds,
     References,
-    distinct_ids,
     id_column,
     match_ids,
-    reject_two_kinds,
 )
 from graphveil.data.tables.inspect_tables import TableFiles, TableInspection, edges_file
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import GraphError
 
 
 def read_graph(
@@ -148,12 +144,6 @@ def read_graph(
     node_ids = None if node_ids is None else as_path(node_ids, "node_ids")
     options = TableFiles.from_keywords(locals())
     _ = options.roles  # checks them
-    checks.switch(directed=directed)
-    if encoding is not None and not isinstance(encoding, Encoding):
-        raise ConfigError(
-            "encoding must be the encoding of another graph (graph.encoding). CSV files are read as UTF-8.",
-            parameters=("encoding",),
-        )
     found = options.inspect()
     found.raise_problems()
     return graph_of(found, options, name=nodes.name.partition(".")[0])
@@ -175,22 +165,12 @@ def read_topology(files: TableFiles) -> Graph:
 
     Every node has the one feature 1 and no label. Errors as for ``read_graph``.
     """
-    roles, csv_format, nodes, edges = files.roles, files.csv_format, files.nodes, files.edges
-    assert nodes is not None and edges is not None
-    reject_two_kinds(roles.id, nodes.name, roles.source, roles.target)
-    ids = distinct_ids(tables.read_ids(FileSource(nodes, csv_format), [roles.id]), roles.id)
-    if not len(ids):
-        raise GraphError(f"{nodes.name} has no rows, so the graph has no nodes. Give at least one row.")
-    known = _known_ids(ids, f"column {roles.id!r} of the nodes", f"nodes[{roles.id!r}]")
-    ends = roles.source, roles.target
-    return Graph(
-        x=torch.ones(len(ids), 1),
-        y=torch.full((len(ids),), -1),
-        adjacency=_edges(edges, known, ends, directed=files.directed, csv_format=csv_format),
-        num_classes=2,
-        name=nodes.name.partition(".")[0],
-        ids=tables.id_array(ids),
-    )
+    constant = Encoding(rules=(CONSTANT_FEATURE,))
+    alone = replace(files, label=None, split=None, classes=("0", "1"), encoding=constant)
+    found = alone.inspect()
+    found.raise_problems()
+    assert files.nodes is not None
+    return graph_of(found, alone, name=files.nodes.name.partition(".")[0]).replace(encoding=None)
 
 
 def read_edges(
@@ -202,38 +182,28 @@ def read_edges(
     directed: bool,
     csv_format: CsvFormat = COMMAS,
 ) -> Adjacency:
-    return _edges(edges, _as_known(ids), (source, target), directed=directed, csv_format=csv_format)
+    path = edges_file(edges)
+    tail, head = _positions(FileSource(path, csv_format), (source, target), ids)
+    origin = EdgeSet(released=tables.released(path))
+    return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 
 
 def read_ids(source: FileSource, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[np.integer]:
-    return _positions(source, (column,), _as_known(ids))[0]
+    return _positions(source, (column,), ids)[0]
 
 
-def _edges(
-    edges: Path, nodes: KnownIds, ends: tuple[str, str], *, directed: bool, csv_format: CsvFormat
-) -> Adjacency:
-    path = edges_file(edges)
-    tail, head = _positions(FileSource(path, csv_format), ends, nodes)
-    origin = EdgeSet(released=tables.released(path))
-    return Adjacency.from_edges(tail, head, num_nodes=len(nodes.ids), directed=directed, edge_set=origin)
-
-
-def _positions(source: FileSource, names: Sequence[str], nodes: KnownIds) -> list[npt.NDArray[np.int64]]:
-    table, known = tables.read_ids(source, names), replace(nodes, written=source.written)
+def _positions(
+    source: FileSource, names: Sequence[str], ids: npt.NDArray[Any]
+) -> list[npt.NDArray[np.int64]]:
+    known, advice = tables.keys(id_column(ids), "ids"), ("add those nodes, or drop those rows",) * 2
+    nodes = KnownIds(known, "the ids of nodes", "ids", known.type, source.written, *advice)
+    table = tables.read_ids(source, names)
     found = []
     for name in names:
-        ids = tables.column(table, name)
-        end = References(ids, f"column {name!r}", f"table[{name!r}]", known, source.written)
+        values = tables.column(table, name)
+        end = References(values, f"column {name!r}", f"table[{name!r}]", nodes, source.written)
         found += match_ids([end], ERROR)[0]
     return found
-
-
-def _as_known(ids: npt.NDArray[Any]) -> KnownIds:
-    return _known_ids(tables.keys(id_column(ids), "ids"), "the ids of nodes", "ids")
-
-
-def _known_ids(ids: Column, title: str, code: str) -> KnownIds:
-    return KnownIds(ids, title, code, ids.type, False, *("add those nodes, or drop those rows",) * 2)
 
 
 # -- prepared folders ----

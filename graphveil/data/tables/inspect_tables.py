@@ -199,6 +199,13 @@ class TableOptions:
         several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
         if classes is not None and (isinstance(classes, str) or not several):
             raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
+        checks.switch(directed=self.directed)
+        if not isinstance(self.encoding, Encoding | None):
+            raise ConfigError(
+                "encoding must be the encoding of another graph (graph.encoding). CSV files are read as "
+                "UTF-8.",
+                parameters=("encoding",),
+            )
         if self.task is not None:
             checks.one_of(TASKS, task=self.task)
         if self.task == REGRESSION and classes is not None:
