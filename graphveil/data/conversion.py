@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.adjacency import EdgeSet
@@ -305,32 +304,19 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
         raise GraphError(
             "The Data object has neither 'edge_index' nor 'adj_t'. Set data.edge_index before you convert it."
         )
-    values: Any
     if isinstance(adjacency, Tensor):
         found = adjacency.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
         (target, source), values = found.indices().cpu(), found.values().cpu()
     elif hasattr(adjacency, "coo"):  # a SparseTensor of torch_sparse
         target, source, values = (None if part is None else part.cpu() for part in adjacency.coo())
-    else:  # SciPy, or dense
-        if not hasattr(adjacency, "tocoo") and not isinstance(adjacency, np.ndarray | list):
-            raise GraphError(
-                f"data.adj_t is a {type(adjacency).__name__}, which is not supported. Use a sparse "
-                "tensor, a SciPy matrix or an array."
-            )
-        try:
-            matrix: Any = sparse.coo_array(
-                adjacency if hasattr(adjacency, "tocoo") else np.asarray(adjacency)
-            )
-            target, source, values = map(torch.as_tensor, (*map(np.int64, matrix.coords), matrix.data))
-        except (TypeError, ValueError):
-            raise GraphError("data.adj_t is not a matrix of numbers. Set data.edge_index instead.") from None
-        if matrix.ndim != 2:
-            raise GraphError(
-                "data.adj_t must be a matrix of shape (nodes, nodes). Set data.edge_index instead."
-            )
+    else:
+        raise GraphError(
+            f"data.adj_t is a {type(adjacency).__name__}, which is not supported. Use a sparse tensor, or "
+            "set data.edge_index instead."
+        )
     if values is not None and bool((values == 1).all()):
         values = None  # an entry of 1 only means that there is an edge
-    return (data if isinstance(adjacency, list) else adjacency), source, target, values
+    return adjacency, source, target, values
 
 
 _known_sets: dict[int, tuple[weakref.ref[Any], EdgeSet]] = {}

@@ -726,7 +726,7 @@ class Graph:
         because one edge would change the result.
 
         Args:
-            data: Graph. Its masks, weights and ``adj_t`` may also be NumPy arrays, lists or SciPy matrices.
+            data: Graph. Its masks and weights may also be NumPy arrays or lists.
             directed: Whether edges count as they are stored; otherwise each counts for both directions.
             max_weight: Public bound of ``edge_weight``. Weights without it and ``edge_attr`` are rejected,
                 because they would be ignored.

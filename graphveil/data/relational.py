@@ -37,7 +37,7 @@ from graphveil.data.rows import (
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.data.tables.files import CsvFormat, TableSource, as_source
 from graphveil.data.tables.ids import ROW_ADVICE, KnownIds, NodePositions, id_array
-from graphveil.data.tables.inspect_tables import TableOptions, inspect_persons
+from graphveil.data.tables.inspect_tables import PERSON_OPTIONS, TableOptions, inspect_persons
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 if TYPE_CHECKING:
@@ -495,10 +495,10 @@ def _digest(rows: Rows, known: KnownIds | None) -> str:
 def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], KnownIds, CsvFormat]:
     """Return the fields of a graph of persons, their ids, and the format of all CSV files."""
     read = TableOptions.from_keywords(options)
-    unknown = sorted(set(options) - {"id", "label"} - _PERSON_OPTIONS)
+    unknown = sorted(set(options) - {"id", "label", *PERSON_OPTIONS})
     if unknown:
         raise ConfigError(
-            f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(_PERSON_OPTIONS))}"
+            f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(PERSON_OPTIONS))}"
         )
     if read.label is None and read.classes is None and read.task != REGRESSION:
         raise GraphError("The label column is missing. Name it with label= (--label).")
@@ -508,12 +508,6 @@ def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], Known
     for name in ("source", "target", "weight"):
         del fields[name]
     return fields, found.known_ids(str(read.id), "persons", ROW_ADVICE), read.csv_format
-
-
-_PERSON_OPTIONS = {
-    "split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal", "classes",
-    "task", "encoding", "aside",
-}  # fmt: skip
 
 
 def _attributes(

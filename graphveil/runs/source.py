@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from annotated_types import Interval
 
-from graphveil._util import checks
 from graphveil.core.unit import is_node_level
-from graphveil.data.tables.encoding import REGRESSION, TASKS
 from graphveil.data.tables.inspect_tables import CHOICES, TableFiles, TableInspection
 from graphveil.errors import ConfigError, UnitError
 
@@ -56,7 +54,6 @@ class Source(TableFiles):
                     "columns. Remove one of them."
                 )
             return
-        self._check_task()
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
         if (self.weight is None) != (self.max_weight is None):
             raise ConfigError(
@@ -78,14 +75,6 @@ class Source(TableFiles):
             raise ConfigError(
                 "A graph from files needs two tables and the names of their columns. "
                 f"Add {', '.join(missing)}.{advice}"
-            )
-
-    def _check_task(self) -> None:
-        if self.task is not None:
-            checks.one_of(TASKS, task=self.task)
-        if self.task == REGRESSION and self.classes is not None:
-            raise ConfigError(
-                "--task regression predicts a number, so there are no classes. Remove --classes."
             )
 
     def inspect_tables(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util import checks
 from graphveil._util.escape import without_password
 from graphveil.core.unit import is_node_level
-from graphveil.data.tables.inspect_tables import TableInspection
+from graphveil.data.tables.inspect_tables import PERSON_OPTIONS, TableInspection
 from graphveil.errors import ConfigError, GraphError
 from graphveil.runs.source import Source
 
@@ -31,8 +31,6 @@ _IN_PYTHON = re.compile(
     r"public=\{'(?P<public>[^']*)': ids\}"
     rf"|\b(?P<key>{'|'.join(_COLUMNS)})=(?P<value>'[^']*'|\[[^\]]*\])?(?=[ ,.])"
 )
-_GIVEN = ("split", "features", "drop", "categories", "missing", "null_values", "delimiter", "decimal")
-_OF_PERSONS = ("id", "label", *_GIVEN, "classes", "task", "encoding", "aside")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +178,6 @@ class TablesSource(Source, PersonFiles):
     """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
 
     def __post_init__(self) -> None:
-        self._check_task()
         needed = ("persons", "rows", "id", *(() if self.to_predict else ("label",)))
         missing = [f"--{name}" for name in needed if not getattr(self, name)]
         if missing:
@@ -237,7 +234,8 @@ class TablesSource(Source, PersonFiles):
 
         if classes is not None:
             return replace(self, classes=classes).load()
-        given = {name: value for name in _OF_PERSONS if (value := getattr(self, name)) is not None}
+        named = {name: getattr(self, name) for name in ("id", "label", *PERSON_OPTIONS)}
+        given = {name: value for name, value in named.items() if value is not None}
         with in_keys():
             return Tables(
                 self.persons,

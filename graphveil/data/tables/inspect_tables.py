@@ -67,6 +67,7 @@ from graphveil.errors import ConfigError, GraphError, TableError
 
 ROLES = ("id", "label", "source", "target", "split", "weight")
 CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal")
+PERSON_OPTIONS = ("split", *CHOICES[:4], *CHOICES[5:], "classes", "task", "encoding", "aside")
 _REQUIRED_ROLES = ("id", "source", "target")
 EDGES_FILE = "edges.parquet"  # in a folder of a released graph
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
