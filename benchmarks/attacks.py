@@ -491,7 +491,7 @@ def poisoning(cell: Record) -> Record:
 
 @lru_cache(maxsize=1)
 def _collection(labels: str, seed: int) -> PoisonedCollection:
-    graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
+    graph = gv.load_dataset("cora", recipe="lpgnn", by_id=True, seed=seed)
     settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
     settings |= {"posterior_steps": 0, "select": "paper"}
     budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
@@ -525,7 +525,7 @@ def posterior(cell: Record) -> Record:
 
 @lru_cache(maxsize=1)
 def _label_collection(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
-    graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
+    graph = gv.load_dataset("cora", recipe="lpgnn", by_id=True, seed=seed)
     budget = {"eps_y": 1.0, "labels": "hashing", "seed": seed, "unsafe_noise_seed": seed}
     own = gv.LabelPosterior(unit="local-attributes", prior="nothing", **budget)
     return own.fit(graph), graph

@@ -105,7 +105,7 @@ def run_missing(name: str, split: int, cells: list[Cell], out: Path) -> None:
     missing = [cell for cell in cells if split not in done.get(cell, {})]
     if not missing:
         return
-    graph = RECIPES["gap"].split(load_dataset(name), split, by_id=True)
+    graph = RECIPES["gap"].on_clients().split(load_dataset(name), split)
     for cell in missing:
         started = time.process_time()
         accuracy = _model(*SPLIT_ROWS[cell.method], cell.epsilon, split).fit(graph).score(graph)
@@ -185,8 +185,8 @@ def _graph(method: str, seed: int) -> Any:
     root = Path(os.environ.get("GRAPHVEIL_DATA", DEFAULT_ROOT))
     raw = load_dataset(DATA, root, recipe=None)
     paper = method.endswith("-paper")
-    prepared = RECIPES["gap"].prepare(raw, paper=paper)
-    return RECIPES["gap"].split(prepared, seed, by_id=not paper)
+    recipe = RECIPES["gap"] if paper else RECIPES["gap"].on_clients()
+    return recipe.split(recipe.prepare(raw, paper=paper), seed)
 
 
 def _options() -> argparse.Namespace:

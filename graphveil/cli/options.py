@@ -194,24 +194,10 @@ class DataOptions(TableFiles, PersonFiles):
 
     def topology(self) -> "Graph":
         """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
-        from graphveil.data import load_dataset
         from graphveil.data.graph_files import read_topology
 
-        columns = {name: getattr(self, name) for name in EDGE_LIST}
-        if self.dataset is not None:
-            flags = [f"--{name}" for name, value in columns.items() if value not in (None, False)]
-            if flags:
-                raise ConfigError(
-                    f"--dataset and {', '.join(flags)} exclude each other, because a named dataset has its "
-                    "own columns. Remove one of them."
-                )
-            return load_dataset(self.dataset, root=self.root, recipe=None)
-        if missing := [f"--{name}" for name, value in columns.items() if value is None]:
-            raise ConfigError(
-                "A graph needs --dataset NAME, or two tables and the names of their columns. Add "
-                f"{', '.join(missing)}."
-            )
-        return read_topology(self)
+        source = self.graph_source(to_predict=True)
+        return read_topology(source) if source.dataset is None else source.load()
 
 
 EDGE_LIST = ("nodes", "edges", "id", "source", "target", "directed")

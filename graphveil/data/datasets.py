@@ -686,7 +686,6 @@ def load_dataset(
     seed: int | None = 0,
     mode: str = "strict",
     by_id: bool = False,
-    on_clients: bool = False,
 ) -> Graph:
     """Return a public dataset, prepared and split as in a paper.
 
@@ -701,8 +700,7 @@ def load_dataset(
         mode: ``paper`` also applies steps that read protected data and records them in ``deviations``. No
             model fitted on such a graph has a valid guarantee.
         by_id: Whether to split by a hash of the node ids alone, and to omit the steps of the recipe that read
-            the features of all nodes. For units that protect node records.
-        on_clients: The same as ``by_id``, for unit ``local-attributes``.
+            the features of all nodes. For units that protect node records, and ``local-attributes``.
 
     Returns:
         The graph. It has a split unless ``recipe`` is None and the data have none.
@@ -726,7 +724,7 @@ def load_dataset(
     if recipe is None:
         return _load(name, root)
     checks.one_of(RECIPES, recipe=recipe)
-    chosen = RECIPES[recipe].on_clients() if on_clients or by_id else RECIPES[recipe]
+    chosen = RECIPES[recipe].on_clients() if by_id else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
     return chosen.split(prepared, seed)
 

@@ -271,26 +271,21 @@ class DatasetRecipe:
         # Recorded also if nothing was dropped: a record that depends on the data would reveal something.
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
-    def split(self, graph: Graph, seed: int | None, *, by_id: bool = False) -> Graph:
+    def split(self, graph: Graph, seed: int | None) -> Graph:
         """Return a prepared graph with the split that the seed defines.
 
         For several splits pass the same prepared graph with several seeds, not a graph that is already split.
 
+        With ``by_id`` (``on_clients``) all nodes are split by a hash of their ids, without reading labels, as
+        units that protect node records require. Otherwise the labeled nodes are split at random, in exact
+        shares.
+
         Args:
             seed: Seed of the split, None for a random one.
-            by_id: Whether to split all nodes by a hash of their ids without reading labels, as units that
-                protect node records require (``on_clients`` does so). Otherwise the labeled nodes are split
-                at random, in exact shares.
 
         Privacy:
             Reads: the set of labeled nodes; with ``by_id`` only ids. Charges: nothing. The split is public.
         """
-        by_id = by_id or self.by_id
-        if by_id and self.unit_features:
-            raise GraphError(
-                f"Recipe {self.name!r} scales features by their minimum and maximum, which depend on "
-                f"single records. Use RECIPES[{self.name!r}].on_clients(), which does not scale features."
-            )
         if self.drop_crossing and NO_CROSSING in graph.notes:
             raise GraphError(
                 f"{graph.name!r} was already split by recipe {self.name!r}, which removed edges. Prepare "
@@ -301,9 +296,9 @@ class DatasetRecipe:
             graph.labeled_in("train")
             return graph
         train, val = self.shares
-        if by_id and self._class_filter(graph.name) is not None:
+        if self.by_id and self._class_filter(graph.name) is not None:
             graph = graph.replace(notes=(*graph.notes, MEMBERS_PUBLIC))
-        graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
+        graph = (hash_split if self.by_id else random_split)(graph, train=train, val=val, seed=seed)
         if not self.drop_crossing or graph.test_mask is None:
             return graph
         # By membership, because missing labels may be protected.

@@ -63,10 +63,13 @@ class Source(TableFiles):
         missing = [f"--{name}" for name in needed if getattr(self, name) is None]
         _ = self.choices
         if not files:
+            more = (
+                " For several tables set --persons FILE --id COLUMN --label COLUMN --rows FILE:owner=COLUMN."
+            )
             raise ConfigError(
                 "No data were given. Set --dataset NAME (see `graphveil datasets`), or --nodes FILE --edges "
-                "FILE --id COLUMN --label COLUMN --source COLUMN --target COLUMN. For several tables set "
-                "--persons FILE --id COLUMN --label COLUMN --rows FILE:owner=COLUMN."
+                f"FILE --id COLUMN {'' if self.to_predict else '--label COLUMN '}--source COLUMN --target "
+                f"COLUMN.{'' if self.to_predict else more}"
             )
         if missing:
             tables = f"--nodes {self.nodes} --edges {self.edges}"

@@ -86,7 +86,7 @@ def test_overfitted_model_reveals_its_training_nodes(evaluate_on: Any) -> None:
 
 
 def test_private_model_does_not_reveal_them() -> None:
-    graph = RECIPES["gap"].split(HARD, 0, by_id=True)
+    graph = RECIPES["gap"].on_clients().split(HARD, 0)
     private = gv.MLP(unit="node-record", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
     report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
     assert report.attackers[CONFIDENCE].auc < 0.6

@@ -19,7 +19,7 @@ from graphveil.attacks.poisoning import (
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 
-TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
+TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", by_id=True)
 KEYWORDS = {
     "unit": "local-attributes",
     "eps_x": 3.0,

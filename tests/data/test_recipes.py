@@ -166,12 +166,13 @@ def test_recipes_note_what_they_treat_as_public(
 
 @pytest.mark.parametrize("by_id", [False, True])
 def test_planetoid_keeps_the_split_of_the_data(by_id: bool) -> None:
-    graph, recipe = small().with_split(*torch.eye(7, dtype=torch.bool)[:3]), RECIPES["planetoid"]
-    made = recipe.split(recipe.prepare(graph), 5, by_id=by_id)
+    graph = small().with_split(*torch.eye(7, dtype=torch.bool)[:3])
+    recipe = RECIPES["planetoid"].on_clients() if by_id else RECIPES["planetoid"]
+    made = recipe.split(recipe.prepare(graph), 5)
     assert same_split(made, graph) and made.adjacency is graph.adjacency
     assert CLASSES_PUBLIC in made.notes and made.deviations == ()
     with pytest.raises(GraphError, match=r"has no split\. Call gv\.split"):
-        recipe.split(small(), 0, by_id=by_id)
+        recipe.split(small(), 0)
 
 
 @pytest.mark.parametrize(
@@ -265,14 +266,10 @@ def test_recipes_on_clients_do_not_scale_features() -> None:
     moved = graph.replace(x=torch.cat([x[:1] * 100, x[1:]]))
     first, second = (to_dense(recipe.prepare(one).x) for one in (graph, moved))
     assert torch.equal(first[1:], second[1:]) and RANGES_PUBLIC not in recipe.public_notes
-    with pytest.raises(GraphError, match=r"scales features.*on_clients"):
-        RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(graph), 0, by_id=True)
 
 
-@pytest.mark.parametrize("flag", ["by_id", "on_clients"])
-def test_load_dataset_for_protected_records_neither_scales_nor_reads_labels(flag: str) -> None:
+def test_load_dataset_for_protected_records_neither_scales_nor_reads_labels() -> None:
     raw = load_dataset("synthetic/tiny", recipe=None)
-    keyword: dict[str, Any] = {flag: True}
-    graph = load_dataset("synthetic/tiny", recipe="lpgnn", **keyword)
+    graph = load_dataset("synthetic/tiny", recipe="lpgnn", by_id=True)
     assert torch.equal(to_dense(graph.x), to_dense(raw.x))
     assert same_split(graph, hash_split(raw, train=0.5, val=0.25, seed=0))

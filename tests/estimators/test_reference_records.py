@@ -21,7 +21,7 @@ def accuracies(data_root: Path, school: str, method: str, splits: int, **paramet
     common = {"unit": "node-record", "delta": 1e-5, **parameters}
     found = []
     for seed in range(splits):
-        graph = RECIPES["gap"].split(prepared, seed, by_id=False)
+        graph = RECIPES["gap"].split(prepared, seed)
         model = METHODS[f"{method}-paper"](seed=seed, unsafe_noise_seed=seed, **common).fit(graph)
         assert not model.guarantee.valid
         found.append(100 * model.score(graph))

@@ -32,7 +32,7 @@ KEPT_BACK = {
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return RECIPES["gap"].split(synthetic("tiny"), seed=0, by_id=True)
+    return RECIPES["gap"].on_clients().split(synthetic("tiny"), seed=0)
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ class TestScaling:
         assert guarantee.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_for_clients_scales_nothing(self) -> None:
-        prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
+        prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", by_id=True)
         assert model().preview(prepared).guarantee.valid
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
