@@ -86,6 +86,19 @@ def _as_tensor(given: Any, problem: str, dtype: torch.dtype | None = None) -> Te
         raise GraphError(problem) from None
 
 
+def as_edge_index(given: Any, title: str) -> Tensor:
+    """Return the edges of a Data or of a relation as an integer tensor (2, edges)."""
+    problem = (
+        f"The 'edge_index' of {title} is not an integer tensor of shape (2, edges). Convert it before you "
+        "pass the object."
+    )
+    held = _as_tensor(given, problem)
+    held = held if held.numel() else held.long()  # an empty list has no type
+    if held.ndim != 2 or len(held) != 2 or held.is_floating_point() or held.layout != torch.strided:
+        raise GraphError(problem)
+    return held.long()
+
+
 def _one_column(values: Tensor) -> Tensor:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
@@ -291,13 +304,7 @@ def _tensor(values: Any, part: str) -> Tensor:
 
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
     if getattr(data, "edge_index", None) is not None:
-        held = _tensor(data.edge_index, "edge_index")
-        held = held if held.numel() else held.long()  # an empty list has no type
-        if held.ndim != 2 or len(held) != 2 or held.is_floating_point():
-            raise GraphError(
-                "The 'edge_index' of the Data object is not an integer tensor of shape (2, edges). "
-                "Convert it before you pass the object."
-            )
+        held = as_edge_index(data.edge_index, "the Data object")
         return (data if isinstance(data.edge_index, list) else data.edge_index), held[0], held[1], None
     adjacency: Any = getattr(data, "adj_t", None)
     if adjacency is None:

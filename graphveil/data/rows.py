@@ -14,6 +14,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import MAX_NODES
+from graphveil.data.conversion import as_edge_index
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     COMMAS,
@@ -254,15 +255,7 @@ def pyg_ends(
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 0 for size in sizes):
         raise GraphError("num_nodes must be an integer for both node types.")
     check_sizes(sum(sizes))
-    if isinstance(given, torch.Tensor):
-        given = given.detach().cpu() if given.layout == torch.strided else ()
-    ends = np.asarray(given)
-    if ends.ndim != 2 or len(ends) != 2 or (ends.size and ends.dtype.kind not in "iu"):
-        raise GraphError(
-            f"The edge_index of {kind} must be an integer array with two rows, the first for "
-            f"{kind[0]!r} and the second for {kind[2]!r}."
-        )
-    own, far = ends.astype(np.int64)
+    own, far = as_edge_index(given, str(kind)).numpy()
     for index, size in ((own, sizes[0]), (far, sizes[1])):
         if len(index) and not 0 <= index.min() <= index.max() < size:
             raise GraphError(
