@@ -26,12 +26,11 @@ from graphveil.audit.bounds import (
     steps_bound,
     summed_gaussian,
 )
+from graphveil.audit.example_data import NeighborView, example_data, reason_without_example
 from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law
 from graphveil.audit.query_neighbor_tests import (
-    NeighborView,
     law,
     own_rows,
-    reason_without_example,
     with_degree_bound,
     zero_noise_plan,
 )
@@ -67,7 +66,12 @@ from graphveil.core.queries.list_products import (
     unpack_products,
 )
 from graphveil.core.queries.neighbor_sums import NeighborSumData, NeighborSumQuery
-from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.core.queries.out_edge_sums import (
+    OutEdgeCodeSumQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    simplex_codes,
+)
 from graphveil.core.queries.pair_sums import (
     EdgeProductData,
     EdgeProductQuery,
@@ -304,8 +308,8 @@ def _small_pairs(query: Query, context: CanaryContext) -> Iterator[SmallPair]:
                 groups[list(neighbor.place)] = torch.tensor(context.pair)
             view = NeighborView(drawn.graph, drawn.public, groups % query.groups, 0)
             other = replace(view, graph=neighbor.graph)
-            first = query.example_data(view)
-            second = query.example_data(other) if isinstance(unit, NodeUnit) else first
+            first = example_data(query, view)
+            second = example_data(query, other) if isinstance(unit, NodeUnit) else first
             if first is not None and second is not None:
                 weighted = query.reads_edge_weights
                 sides = [
@@ -434,7 +438,11 @@ def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> Canaries | str
     nodes, source = count * (1 + listed), np.arange(count) * (1 + listed)
     replaced = getattr(context.unit, "replace_one", False)
     groups, place = torch.full((nodes,), group), torch.full((nodes,), level)
-    present, opposite = query.bounds[group] * (1 - 1e-9) * query.opposite()
+    first = torch.eye(1, query.dim, dtype=torch.float64)
+    apart = torch.cat([first, -first])  # as far apart as a source may send
+    if isinstance(query, OutEdgeCodeSumQuery):
+        apart = simplex_codes(query.dim + 1)[:2]
+    present, opposite = query.bounds[group] * (1 - 1e-9) * apart
     absent = opposite if replaced else torch.zeros_like(opposite)
 
     def insert(who: Coins) -> tuple[Adjacency, OutEdgeSumData]:

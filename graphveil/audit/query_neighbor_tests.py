@@ -4,9 +4,8 @@ Both graphs are queried alike, so answers differ by the edges or records that di
 noise is compared with the loss that the plan's events charge for this pair. Nothing else may differ: no
 shape, no requested noise, and no row that the difference does not reach.
 
-Inputs and laws come from the queries themselves (``example_data``, ``law``), so a new kind of query is tested
-under every unit that it has a bound for. Inputs that belong to records are a function of the records; all
-others are drawn from public facts.
+Inputs come from ``example_data`` and laws from the queries themselves (``law``), so a new kind of query is
+tested under every unit that it has a bound for.
 
 Zero noise replaces a plan's sampler and the noise that queries draw themselves. Audits alone use it, and no
 result is published.
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
+from graphveil.audit.example_data import NeighborView, example_data, reason_without_example
 from graphveil.audit.neighbor_test import (
     DELTA_OF_MU,
     Finding,
@@ -35,18 +35,14 @@ from graphveil.audit.neighbor_test import (
 from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law, LossLowerBound
 from graphveil.audit.small_graphs import (
     FAMILY_NODES,
-    FEATURES,
     Families,
     Family,
-    PublicGraphFacts,
-    SmallGraph,
     adjacency,
     family,
     mutual_edges,
 )
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import epsilon_of
-from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.events import (
     ApproximateDP,
     ByGroup,
@@ -59,7 +55,6 @@ from graphveil.core.events import (
     PureDP,
     compose,
 )
-from graphveil.core.features import safe_unit
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
@@ -194,8 +189,6 @@ def with_degree_bound(query: Query, bound: int) -> Query:
 Floats = npt.NDArray[np.float64]
 PAIRS = 200
 ROUNDING = 1e-6  # relative: answers are float32
-_WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)  # lengths of vectors, in units of their bound
-_LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
 
 
 @checked
@@ -377,66 +370,7 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
     raise NotImplementedError(f"the event {type(event).__name__} has no privacy cost for a single node pair")
 
 
-# -- inputs of queries ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class NeighborView:
-    """One of two neighboring graphs, as input of a query."""
-
-    graph: SmallGraph
-    public: PublicGraphFacts
-    groups: Tensor
-    number: int
-    within: bool = False
-
-    @property
-    def nodes(self) -> int:
-        return self.public.nodes
-
-    @property
-    def domain(self) -> Domain:
-        return self.public.domain
-
-    @property
-    def there(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.graph.y >= 0)
-
-    def generator(self, name: str) -> np.random.Generator:
-        return self.public.draw(f"{name} {self.number}")
-
-    def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
-        """Return one vector per record: some are zero, short or too long, and null records have zero.
-
-        A record with opposite features has the opposite vector, so that a replacement can move twice.
-        """
-        rng = self.generator("vectors")
-        centered = 2 * self.graph.x - 1
-        if rng.random() < 0.5:  # hard codes lie on every grid
-            rows = np.eye(dim)[self.graph.y % dim] * np.where(centered[:, :1] < 0, -1.0, 1.0)
-        else:
-            rows = safe_unit(torch.from_numpy(centered @ rng.normal(size=(FEATURES, dim)))).numpy()
-        lengths = rng.choice(_WITHIN if self.within else _LENGTHS, size=self.public.nodes)
-        if rng.random() < 0.5:  # costs are attained by vectors at their bounds
-            lengths = np.ones(self.public.nodes)
-        if not self.within:
-            bound = np.where(np.asarray(bound) > 0, bound, 1.0)  # tests nonzero rows where none are allowed
-        return torch.from_numpy(rows * (lengths * bound * self.there)[:, None])
-
-    def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
-        """Return bits of records by column: opposite records have opposite bits, null records none."""
-        rng = self.generator("outcomes")
-        side = self.graph.x[:, 0] > 0.5
-        table = rng.random((self.public.nodes, columns)) < rng.choice([0.5, 1.0])
-        return np.asarray((table ^ side[:, None]) & self.there[:, None])
-
-
 # -- laws of answers -----------------------------------------------------------------------------------------
-
-
-def reason_without_example(query: Query) -> str:
-    undefined = type(query).example_data is Query.example_data
-    return query.without_example or ("its class does not define example_data" if undefined else "")
 
 
 def law(query: Query, view: NeighborView, answer: Floats) -> Law:
@@ -541,13 +475,13 @@ class _Comparison(FindingLog):
             share = 0.0 if loss.none else privacy_cost.share(loss)
             self._attained[name] = max(self._attained.get(name, 0.0), share)
 
-    def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
-        data = [query.example_data(view) for query, view in zip(self._queries, views, strict=True)]
+    def _data(self, views: list[NeighborView]) -> list[QueryData[Any]]:
+        data = [example_data(query, view) for query, view in zip(self._queries, views, strict=True)]
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
 
     def _answers(
-        self, plan: ReleasePlan, view: "NeighborView", data: list[QueryData[Any]]
+        self, plan: ReleasePlan, view: NeighborView, data: list[QueryData[Any]]
     ) -> tuple[list[Floats], list[Draw]]:
         self._sampler.drawn.clear()
         edges = adjacency(view.graph, view.public, weighted=self._weighted)
@@ -583,13 +517,13 @@ class _Pair:
 
     queries: tuple[Query, ...]
     unit: Unit
-    views: list["NeighborView"]
-    others: list["NeighborView"]
+    views: list[NeighborView]
+    others: list[NeighborView]
     answers: tuple[list[Floats], list[Floats]]
     place: tuple[int, ...]
 
     @property
-    def sides(self) -> Iterator[tuple[Query, "NeighborView", "NeighborView", Floats, Floats]]:
+    def sides(self) -> Iterator[tuple[Query, NeighborView, NeighborView, Floats, Floats]]:
         return zip(self.queries, self.views, self.others, *self.answers, strict=True)
 
     def has_public_shapes(self) -> bool:

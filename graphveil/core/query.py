@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.events import ByGroup, Composed, Event, Gaussian
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
@@ -83,39 +82,6 @@ class NoiseGrid(NamedTuple):
     max_noise: float
 
 
-class ExampleGraph(Protocol):
-    """A small synthetic graph that audits answer queries on; neighboring graphs have equal public facts.
-
-    Data that belong to records are a function of the records, by ``vectors``, ``outcomes`` and
-    ``there``. All other data are random, by ``generator``.
-    """
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes."""
-
-    @property
-    def groups(self) -> Tensor:
-        """The public group of each node."""
-
-    @property
-    def domain(self) -> Domain:
-        """The protected node pairs."""
-
-    @property
-    def there(self) -> npt.NDArray[np.bool_]:
-        """Which records are not null."""
-
-    def generator(self, name: str) -> np.random.Generator:
-        """Return a public generator for a purpose."""
-
-    def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
-        """Return one vector per record, of norms below, at and above the bound."""
-
-    def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
-        """Return one row of bits per record."""
-
-
 @dataclass(frozen=True)
 class Query(ABC):
     """One step of a release. Its fields are public; the data are passed when it is answered."""
@@ -129,7 +95,7 @@ class Query(ABC):
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
     needs_degree_bound: ClassVar[bool] = False  # whether a query before it must release the bound of degrees
     linear_group_scaling: ClassVar[bool] = False  # whether k edges of one node may cost k times one edge
-    without_example: ClassVar[str] = ""  # why ``example_data`` has nothing for audits; empty if it has
+    without_example: ClassVar[str] = ""  # why audits have no example data; empty if they have
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -171,10 +137,6 @@ class Query(ABC):
         None if the noise is Gaussian, from the plan's sampler or in training steps. Audits take the law from
         here, and replace it by one without noise. ``answer`` must therefore draw its noise from it.
         """
-        return None
-
-    def example_data(self, graph: ExampleGraph) -> "QueryData[Any] | None":
-        """Return data for a small synthetic graph, which audits query; None if this graph has none."""
         return None
 
     def describe(self) -> QueryDescription:

@@ -16,9 +16,10 @@ from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.canaries import audit_feature_mechanism, audit_label_mechanism
+from graphveil.audit.example_data import reason_without_example
 from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.query_neighbor_tests import neighbor_test_query, reason_without_example
+from graphveil.audit.query_neighbor_tests import neighbor_test_query
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import RECOMMENDER, load_any

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
-from graphveil.audit.query_neighbor_tests import NeighborView, charged_loss, zero_noise_plan
+from graphveil.audit.example_data import NeighborView, example_data
+from graphveil.audit.query_neighbor_tests import charged_loss, zero_noise_plan
 from graphveil.audit.small_graphs import Family, adjacency, family
 from graphveil.core.events import NonPrivate
 from graphveil.core.ledger import MemoryLedger
@@ -182,7 +183,7 @@ def test_answers_without_noise_do_not_depend_on_the_key(name: str, unit: Unit) -
     groups = torch.arange(drawn.graph.nodes) % max(query.groups for query in queries)
     weighted = any(query.reads_edge_weights for query in queries)
     edges = adjacency(drawn.graph, drawn.public, weighted=weighted)
-    data = [query.example_data(NeighborView(drawn.graph, drawn.public, groups, 0)) for query in queries]
+    data = [example_data(query, NeighborView(drawn.graph, drawn.public, groups, 0)) for query in queries]
     plans = {True: zero_noise_plan(unit, queries), False: ReleasePlan(unit, queries, 1e-5)}
     if name == "blocks":  # its epsilon is so large that all noise is zero
         del plans[False]
@@ -294,7 +295,7 @@ def test_vectors_are_zero_or_within_their_bound_or_too_long() -> None:
     query, kinds = OutEdgeSumQuery(dim=3, sigma=2.0, bounds=(1.0, 1.2), partition="p"), set()
     for found in families(REPLACED, 20):
         groups = torch.arange(found.graph.nodes) % 2
-        data = query.example_data(NeighborView(found.graph, found.public, groups, 0))
+        data = example_data(query, NeighborView(found.graph, found.public, groups, 0))
         assert isinstance(data, OutEdgeSumData)
         lengths = data.vectors.norm(dim=1) / torch.tensor([1.0, 1.2])[groups]
         kinds |= {"zero" if not length else "long" if length > 1 + 1e-9 else "short" for length in lengths}

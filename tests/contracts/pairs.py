@@ -10,6 +10,7 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import UNITS
+from graphveil.audit.example_data import example_keys
 from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.backends import InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency, EdgeSet
@@ -17,7 +18,7 @@ from graphveil.core.edges.blocks import blocks
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, hops
-from graphveil.core.queries.neighbor_sums import NeighborSumData, example_keys
+from graphveil.core.queries.neighbor_sums import NeighborSumData
 from graphveil.core.queries.weights import DotWeight, Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
+from graphveil.audit.example_data import example_keys
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.plan import hops
-from graphveil.core.queries.neighbor_sums import NeighborSumQuery, example_keys
+from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.queries.weights import Similarity
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 from graphveil.papers.weights import Landmarks, SigmoidCos

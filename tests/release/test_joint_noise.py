@@ -5,7 +5,8 @@ import pytest
 import torch
 from audit.test_query_neighbor_tests import CASES, families, id_of
 
-from graphveil.audit.query_neighbor_tests import NeighborView, zero_noise_plan
+from graphveil.audit.example_data import NeighborView, example_data
+from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.audit.small_graphs import adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
@@ -35,7 +36,7 @@ def test_all_numbers_of_a_release_have_independent_noise(name: str, unit: Unit) 
     drawn = next(found for found in families(unit) if found.graph.nodes > 3)
     groups = torch.arange(drawn.graph.nodes) % max(query.groups for query in queries)
     edges = adjacency(drawn.graph, drawn.public, weighted=any(query.reads_edge_weights for query in queries))
-    data = [query.example_data(NeighborView(drawn.graph, drawn.public, groups, 0)) for query in queries]
+    data = [example_data(query, NeighborView(drawn.graph, drawn.public, groups, 0)) for query in queries]
 
     def answers(plan: ReleasePlan) -> list[torch.Tensor]:
         release = Release.open(plan, edges, groups, budget=MemoryLedger())

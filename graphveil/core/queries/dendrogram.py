@@ -36,7 +36,7 @@ from graphveil.core.queries.graph_queries import (
     PreparedNodePairs,
     exact_node_pairs,
 )
-from graphveil.core.query import ExampleGraph, PreparedData, PublicInputs
+from graphveil.core.query import PreparedData, PublicInputs
 from graphveil.core.unit import Unit
 from graphveil.errors import ConfigError, ReleaseError
 
@@ -247,12 +247,6 @@ class BlockCountQuery(LaplaceCountQuery):
     wire_name: ClassVar[str] = "BlockCountQuery"
     stage: ClassVar[str] = "counts of blocks"
     data: ClassVar[type[BlockCountData]] = BlockCountData
-
-    def example_data(self, graph: ExampleGraph) -> BlockCountData | None:
-        leaves = graph.domain.slots.nodes
-        if leaves < 2:
-            return None
-        return BlockCountData(graph.domain, tree=Dendrogram.balanced(leaves, graph.generator("tree")))
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         found = super().prepare(data, public)

@@ -20,7 +20,6 @@ from graphveil.core.queries.held_out import HeldOutPairs, is_chosen_direction
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     NoiseGrid,
     PreparedData,
@@ -106,10 +105,6 @@ class EdgeCountQuery(GaussianQuery):
                 f"{self.classes - 1}; the release stays charged"
             )
         return PreparedData(public, (data.labels,))
-
-    def example_data(self, graph: ExampleGraph) -> EdgeCountData:
-        drawn = graph.generator("classes").integers(self.classes, size=graph.nodes)
-        return EdgeCountData(torch.from_numpy(drawn))
 
     @forms_private_sum("EdgeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -251,10 +246,6 @@ class NeighborCountQuery(Query):
                 f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
             )
         return PreparedData(public, (classes,))
-
-    def example_data(self, graph: ExampleGraph) -> NeighborCountData:
-        drawn = graph.generator("classes").integers(NOT_COUNTED, self.classes, size=graph.nodes)
-        return NeighborCountData(torch.from_numpy(drawn))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         ranks = None if private.directed else self._ranks(data)

@@ -32,13 +32,11 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.events import Event, PoissonGaussian
-from graphveil.core.features import safe_unit
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.held_out import select_one_direction
 from graphveil.core.queries.training_steps import NoisyStepsQuery, add_step_noise
 from graphveil.core.query import (
-    ExampleGraph,
     PreparedData,
     PublicInputs,
     QueryData,
@@ -178,18 +176,6 @@ class EdgeAttentionQuery(NoisyStepsQuery):
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
         return _PreparedEdgeTraining(public, arrays, data.descend)
-
-    def example_data(self, graph: ExampleGraph) -> EdgeAttentionData:
-        rng = graph.generator("network")
-        rows, weights = rng.normal(size=(graph.nodes, self.dim)), rng.normal(size=self.parameters)
-        labels, batch = rng.integers(self.classes, size=graph.nodes), graph.nodes * self.sampling_rate
-        return EdgeAttentionData(
-            safe_unit(torch.from_numpy(rows)),
-            torch.from_numpy(labels),
-            torch.arange(graph.nodes),
-            torch.from_numpy(weights * rng.choice([1.0, 10.0])),
-            descend=lambda start, gradient: gradient(start) * (batch / self.clip),
-        )
 
     def answer(self, private: PrivateEdges, data: _PreparedEdgeTraining, key: bytes) -> Tensor:
         rows, targets, classes, start = data.arrays

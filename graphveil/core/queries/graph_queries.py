@@ -18,7 +18,7 @@ from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import SHIFT, EdgeRandomizedResponse, NoisyCells
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.query import ExampleGraph, PreparedData, PublicInputs, Query, QueryData
+from graphveil.core.query import PreparedData, PublicInputs, Query, QueryData
 from graphveil.core.unit import DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
 
@@ -145,9 +145,6 @@ class EdgeResponseQuery(BoundedQuery):
         """The standard deviation of a node pair's unbiased estimate, before subsampling."""
         return (self.law.estimate_deviation(),)
 
-    def example_data(self, graph: ExampleGraph) -> EdgeResponseData:
-        return EdgeResponseData(graph.domain)
-
     def check_number(self, number: float) -> None:
         if not 0 <= number <= 1:
             raise ReleaseError(
@@ -205,9 +202,6 @@ class EdgeTotalQuery(LaplaceCountQuery):
     wire_name: ClassVar[str] = "EdgeTotalQuery"
     stage: ClassVar[str] = "number of edges"
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
-
-    def example_data(self, graph: ExampleGraph) -> EdgeTotalData:
-        return EdgeTotalData(graph.domain)
 
     @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:

@@ -20,7 +20,6 @@ from torch import Tensor
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
-    ExampleGraph,
     GaussianQuery,
     PreparedData,
     PublicInputs,
@@ -148,14 +147,6 @@ class ListProductQuery(GaussianQuery):
                 "release stays charged"
             )
         return PreparedData(public, (columns.to(torch.int64), data.counted))
-
-    def example_data(self, graph: ExampleGraph) -> ListProductData:
-        rng = graph.generator("columns")
-        columns = np.full(graph.nodes, NO_COLUMN, dtype=np.int64)
-        items = rng.permutation(graph.nodes)[: self.columns]
-        columns[items] = rng.permutation(self.columns)[: len(items)]
-        counted = rng.random(graph.nodes) < rng.choice([0.8, 1.0])
-        return ListProductData(torch.from_numpy(columns), torch.from_numpy(counted))
 
     @forms_private_sum("ListProductQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

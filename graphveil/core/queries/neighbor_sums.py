@@ -19,7 +19,6 @@ from graphveil.core.queries.weights import WEIGHT_BITS, GivenWeight, PairWeights
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     NoiseGrid,
     PreparedData,
@@ -120,20 +119,6 @@ _ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into th
 Keys = Features | tuple[Tensor, ...]  # as defined by the query's similarity
 
 
-def example_keys(similarity: Similarity, nodes: int, rng: np.random.Generator) -> Keys:
-    corner, width = rng.random((nodes, 1)) < 0.5, 3
-    axes = np.eye(width)[rng.integers(width, size=nodes)]
-    if similarity.reads == "attention":  # a network's two maps, readout and offset; some logits are too large
-        maps = (torch.from_numpy(rng.normal(size=(nodes, 3)) * 4) for _ in range(2))
-        return (*maps, torch.from_numpy(rng.normal(size=3) * 3), torch.tensor(1.0))
-    if similarity.reads == "features":
-        return torch.from_numpy((rng.random((nodes, 3)) < 0.5).astype(np.float32))
-    if similarity.reads == "posteriors":
-        return torch.from_numpy(np.where(corner, axes, rng.dirichlet([1, 1, 1], nodes)))
-    rows = np.where(corner, axes, rng.normal(size=(nodes, width)))
-    return torch.from_numpy(rows * (rng.random((nodes, 1)) < 0.9))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborSumData(QueryData[Tensor]):
     """The vectors that nodes send: c_u of norm at most one, shape (N, d).
@@ -212,12 +197,6 @@ class NeighborSumQuery(GaussianQuery):
         pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
         check_trusted(pairs, public.num_nodes)
         return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
-
-    def example_data(self, graph: ExampleGraph) -> NeighborSumData:
-        vectors = graph.vectors(self.dim)
-        if self.similarity is None:
-            return NeighborSumData(vectors)
-        return NeighborSumData(vectors, example_keys(self.similarity, graph.nodes, graph.generator("keys")))
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         vectors, public = data.arrays[0], data.public

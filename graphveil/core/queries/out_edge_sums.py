@@ -32,7 +32,6 @@ from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums
 from graphveil.core.query import (
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     NoiseGrid,
     PreparedData,
@@ -291,16 +290,6 @@ class OutEdgeSumQuery(GaussianQuery):
         """Return the number of coordinates of all possible rows: a record may list every node."""
         return MAX_NODES * self.dim
 
-    def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
-        group = graph.groups.numpy() if self.groups > 1 else np.zeros(graph.nodes, dtype=np.int64)
-        levels = graph.generator("levels").integers(len(self.levels), size=graph.nodes)
-        return OutEdgeSumData(graph.vectors(self.dim, np.array(self.bounds)[group]), torch.from_numpy(levels))
-
-    def opposite(self) -> Tensor:
-        """Return two vectors of norm one that are as far apart as a source may send, shape (2, d)."""
-        first = torch.eye(1, self.dim, dtype=torch.float64)
-        return torch.cat([first, -first])
-
     def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
         """Return the grid steps of a vector of norm one in a contribution of each source: s_u in steps.
 
@@ -532,16 +521,6 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
             fits: npt.NDArray[np.bool_] = (gauge * _ROUNDING) ** 2 <= cap
         return fits
 
-    def opposite(self) -> Tensor:
-        return simplex_codes(self.dim + 1)[:2]
-
-    def example_data(self, graph: ExampleGraph) -> OutEdgeSumData:
-        drawn = super().example_data(graph)
-        nearest = (drawn.vectors.to(torch.float64) @ simplex_codes(self.dim + 1).T).argmax(dim=1)
-        codes = simplex_codes(self.dim + 1)[nearest] * drawn.vectors.norm(dim=1, keepdim=True)
-        outside = (nearest == 0)[:, None]  # these have the norm of a code, and most of them a larger gauge
-        return OutEdgeSumData(torch.where(outside, drawn.vectors.to(torch.float64), codes), drawn.levels)
-
     @property
     def grid(self) -> NoiseGrid:
         plain = super().grid
@@ -608,9 +587,6 @@ class OutDegreeSumQuery(GaussianQuery):
 
     def changed(self, unit: Unit) -> int:
         return 1
-
-    def example_data(self, graph: ExampleGraph) -> OutDegreeSumData:
-        return OutDegreeSumData()
 
     def prepare(self, data: OutDegreeSumData, public: PublicInputs) -> PreparedData:
         return PreparedData(public, ())

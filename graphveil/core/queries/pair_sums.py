@@ -23,7 +23,6 @@ from graphveil.core.queries.row_sums import FLOAT32_EXACT, Sums, exact_sum
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     NoiseGrid,
     PreparedData,
@@ -124,9 +123,6 @@ class EdgeProductQuery(EdgePairQuery):
     def prepare(self, data: EdgeProductData, public: PublicInputs) -> PreparedData:
         check_rows(data.vectors, public.num_nodes, self.dim)
         return PreparedData(public, (data.vectors,))
-
-    def example_data(self, graph: ExampleGraph) -> EdgeProductData:
-        return EdgeProductData(graph.vectors(self.dim))
 
     @forms_private_sum("EdgeProductQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -271,18 +267,6 @@ class PairTerms:
                 "charged"
             )
 
-    @classmethod
-    def example(cls, graph: ExampleGraph, count: int, *, symmetric: bool) -> "PairTerms":
-        rng = graph.generator("pair features")
-        tables = [
-            torch.from_numpy(rng.integers(-9, 10, size=(graph.nodes, 2)).astype(np.float32))
-            for _ in range(count)
-        ]
-        others = tables if symmetric else tables[::-1]
-        scale = np.full(count, float(rng.choice([0.0, 1e-2, 1.0])))
-        center = -np.sign(scale) * 200.0 * (rng.random() < 0.5)
-        return cls(tuple(tables), tuple(others), torch.from_numpy(center), torch.from_numpy(scale))
-
 
 def _is_whole(table: Tensor) -> bool:
     if not 1 <= table.shape[1] <= MAX_DIM:
@@ -370,9 +354,6 @@ class PairSumQuery(EdgePairQuery):
         data.terms.check(public.num_nodes, self.terms)
         return _PreparedTerms(public, data.terms.arrays, data.terms)
 
-    def example_data(self, graph: ExampleGraph) -> PairSumData:
-        return PairSumData(PairTerms.example(graph, self.terms, symmetric=self.symmetric))
-
     @forms_private_sum("PairSumQuery")
     def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
         work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
@@ -447,15 +428,6 @@ class PairHistogramQuery(EdgePairQuery):
                 "float64; the release stays charged"
             )
         return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
-
-    def example_data(self, graph: ExampleGraph) -> PairHistogramData:
-        rng = graph.generator("cells")
-        bounds = np.sort(rng.normal(size=self.cells - 1))
-        return PairHistogramData(
-            PairTerms.example(graph, self.terms, symmetric=self.symmetric),
-            torch.from_numpy(rng.normal(size=self.terms)),
-            torch.from_numpy(bounds),
-        )
 
     @forms_private_sum("PairHistogramQuery")
     def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:

@@ -35,7 +35,6 @@ from graphveil.core.queries.record_counts import RecordCountQuery
 from graphveil.core.queries.row_sums import RowNoise, noise_rows
 from graphveil.core.query import (
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     PreparedData,
     PublicInputs,
@@ -128,9 +127,6 @@ class DegreeHIndexQuery(GaussianQuery):
 
     def released(self, answer: Any, public: PublicInputs) -> PublicInputs:
         return replace(public, degree_bound=self.bound(answer, public.num_nodes))
-
-    def example_data(self, graph: ExampleGraph) -> DegreeHIndexData:
-        return DegreeHIndexData()
 
     def prepare(self, data: DegreeHIndexData, public: PublicInputs) -> PreparedData:
         return PreparedData(public, ())
@@ -236,9 +232,6 @@ class ProjectedSumQuery(GaussianQuery):
 
     def describe(self) -> QueryDescription:
         return replace(super().describe(), values_per_node=self.dim)
-
-    def example_data(self, graph: ExampleGraph) -> ProjectedSumData:
-        return ProjectedSumData(graph.vectors(self.dim))
 
     def prepare(self, data: ProjectedSumData, public: PublicInputs) -> PreparedData:
         check_rows(data.vectors, public.num_nodes, self.dim)
@@ -422,16 +415,6 @@ class ClassMomentsQuery(RecordCountQuery):
                 "stays charged"
             )
         return PreparedData(public, (data.rows, data.classes))
-
-    def example_data(self, graph: ExampleGraph) -> ClassMomentsData:
-        rng, bits = graph.generator("classes"), max(1, math.ceil(math.log2(self.classes)))
-        numbers = graph.outcomes(bits) @ (1 << np.arange(bits)) % self.classes
-        if rng.random() < 0.5:  # a replaced record has the opposite row, in the same class
-            numbers = rng.integers(self.classes, size=graph.nodes)
-        counted = self._counted(graph)
-        classes = np.where(graph.there, numbers, -1)[counted].astype(np.int64)
-        rows = graph.vectors(self.dim, self.radius)[torch.from_numpy(counted)]
-        return ClassMomentsData(rows, torch.from_numpy(classes))
 
     @forms_private_sum("ClassMomentsQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,7 +19,6 @@ from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
-    ExampleGraph,
     GaussianQuery,
     PreparedData,
     PublicInputs,
@@ -56,9 +54,6 @@ class RecordCountQuery(GaussianQuery):
     @property
     def groups(self) -> int:
         return len(self.pays)
-
-    def _counted(self, graph: ExampleGraph) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.array(self.pays)[graph.groups.numpy() % len(self.pays)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,9 +105,6 @@ class AccuracyCountQuery(RecordCountQuery):
                 "release stays charged"
             )
         return PreparedData(public, (correct,))
-
-    def example_data(self, graph: ExampleGraph) -> AccuracyCountData:
-        return AccuracyCountData(torch.from_numpy(graph.outcomes(self.candidates)[self._counted(graph)]))
 
     @forms_private_sum("AccuracyCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -175,11 +167,6 @@ class OutcomeCountQuery(RecordCountQuery):
             )
         return PreparedData(public, tables)
 
-    def example_data(self, graph: ExampleGraph) -> OutcomeCountData:
-        counted = self._counted(graph)
-        correct, there = graph.outcomes(1)[counted, 0], graph.there[counted]
-        return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
-
     @forms_private_sum("OutcomeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         correct, wrong = data.arrays
@@ -237,12 +224,6 @@ class RecordHistogramQuery(RecordCountQuery):
                 "cell; the release stays charged"
             )
         return PreparedData(public, (data.cells,))
-
-    def example_data(self, graph: ExampleGraph) -> RecordHistogramData:
-        bits = max(1, math.ceil(math.log2(self.cells)))
-        numbers = graph.outcomes(bits) @ (1 << np.arange(bits)) % self.cells
-        cells = np.where(graph.there, numbers, -1)[self._counted(graph)]
-        return RecordHistogramData(torch.from_numpy(cells.astype(np.int64)))
 
     @forms_private_sum("RecordHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -304,12 +285,6 @@ class FeatureHistogramQuery(RecordCountQuery):
                 "record in each, and -1 for none; the release stays charged"
             )
         return PreparedData(public, (cells,))
-
-    def example_data(self, graph: ExampleGraph) -> FeatureHistogramData:
-        bits = max(1, math.ceil(math.log2(self.cells)))
-        drawn = graph.outcomes(bits * self.columns).reshape(-1, self.columns, bits)
-        cells = np.where(graph.there[:, None], drawn @ (1 << np.arange(bits)) % self.cells, -1)
-        return FeatureHistogramData(torch.from_numpy(cells[self._counted(graph)].astype(np.int16)))
 
     @forms_private_sum("FeatureHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

@@ -18,7 +18,6 @@ from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.edge_counts import MAX_EPSILON, MIN_EPSILON, counts_at_target
 from graphveil.core.query import (
     GRID_BITS,
-    ExampleGraph,
     NoiseGrid,
     PreparedData,
     PublicInputs,
@@ -139,14 +138,6 @@ class RowCountQuery(Query):
                 f"starts and columns must be from -1 to {self.cells - 1}; the release stays charged"
             )
         return PreparedData(public, (ranks, *places))
-
-    def example_data(self, graph: ExampleGraph) -> RowCountData:
-        rng, half = graph.generator("cells"), self.cells // 2
-        drawn = (
-            rng.integers(low, high, size=graph.nodes)
-            for low, high in ((0, 2), (NOT_COUNTED, half + 1), (NOT_COUNTED, self.cells - half))
-        )
-        return RowCountData(*map(torch.from_numpy, drawn))
 
     @forms_private_sum("RowCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
