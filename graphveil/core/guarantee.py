@@ -45,9 +45,9 @@ from graphveil.core.unit import (
     LocalAttributes,
     Node,
     NodeBoundedDegree,
+    NodeRecord,
     NodeUnit,
     NoUnit,
-    Person,
     UndirectedEdge,
     Unit,
     parse_unit,
@@ -63,37 +63,17 @@ EDGE_USES: tuple[EdgeUse, ...] = (
     "lists",  # of a recommender: edges are items on the lists of users
 )
 
-FEATURES_COVER = "each node's own features, randomized before anything else reads them"
-FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
-LISTS_COVER = {
-    "node-record": "the whole list of items of any one user",
-    "directed-edge": "any one item on the list of any one user",
-    "person": "the whole list of items of any one user",
-    "row": "any one item on the list of any one user",
-}
-LISTS_NOT_COVERED = (
-    "who is a user, the catalog of items, and recommendations for a user, which read the exact list of this "
-    "user"
-)
-LIST_NOT_COVERED = (
-    "who is in the data, the split, edges that others declare towards the node, and the node's own "
-    "prediction, which is for those entitled to its features and to its edge list"
-)
-SLOTS_NOT_COVERED = (
-    "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
-    "features have a guarantee of their own"
-)
-WEIGHTS_ALONE = (
-    "who is in the data, the split, edges that others declare towards the node, and all predictions, which "
-    "are computed from the exact records of other nodes"
-)
-
-
 FALSE_POSITIVE_RATE = 0.01
 
 
 class Words(Protocol):
     """The sentences about a guarantee, which are no part of the core."""
+
+    def covers(self, guarantee: "Guarantee") -> str:
+        """Return the protected part of the data."""
+
+    def not_covered(self, guarantee: "Guarantee") -> str:
+        """Return the unprotected part of the data."""
 
     def summary(self, guarantee: "Guarantee") -> str:
         """Return the meaning of a guarantee, for readers who do not know differential privacy."""
@@ -117,8 +97,6 @@ class Guarantee(Facts):
         event: Event that was accounted for.
         slack: Part of delta that covers the finite resolution of the noise.
         valid: Whether the guarantee is valid.
-        covers: Protected part of the data, as text.
-        not_covered: Unprotected part of the data, as text.
         deviations: Reasons why the guarantee is not valid.
         notes: Additional sentences of the summary.
         linear_group_scaling: Whether the shifts of several edges add up in length.
@@ -150,8 +128,6 @@ class Guarantee(Facts):
     event: Event
     slack: float = 0.0
     valid: bool = True
-    covers: str = ""
-    not_covered: str = ""
     deviations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     linear_group_scaling: bool = True
@@ -235,7 +211,7 @@ class Guarantee(Facts):
                 "node's own edges depends on other nodes' records. Use unit 'node-record', or "
                 "read_own_edges=False."
             )
-        if edge_use == "lists" and unit.name not in LISTS_COVER:
+        if edge_use == "lists" and not isinstance(unit, NodeRecord | DirectedEdge):
             raise UnitError(
                 f"unit {unit.name!r} does not protect item lists. Use unit 'node-record' or 'directed-edge'."
             )
@@ -248,8 +224,6 @@ class Guarantee(Facts):
             event=event,
             slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
-            covers=_covers(unit, edge_use, labels_public=labels_public),
-            not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not additional),
             deviations=deviations,
             notes=notes,
             linear_group_scaling=linear_group_scaling,
@@ -367,6 +341,16 @@ class Guarantee(Facts):
         """The privacy curve."""
         return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
 
+    @property
+    def covers(self) -> str:
+        """Protected part of the data, as text."""
+        return self.words.covers(self)
+
+    @property
+    def not_covered(self) -> str:
+        """Unprotected part of the data, as text."""
+        return self.words.not_covered(self)
+
     def max_tpr(self, fpr: float = FALSE_POSITIVE_RATE) -> float:
         """Return the attack bound: the largest true-positive rate of any attacker at a false-positive rate.
 
@@ -480,8 +464,7 @@ class Guarantee(Facts):
         Returns:
             The new guarantee.
         """
-        uncovered = _not_covered(self.protected, self.edge_use, labels_public=False, alone=not others)
-        return replace(self, additional=others, not_covered=uncovered)
+        return replace(self, additional=others)
 
     def invalidated_by(self, other: "Guarantee") -> "Guarantee":
         """Return the guarantee with the deviations of another one that it depends on.
@@ -654,21 +637,3 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
 def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
     kinds = zip(*(one.additional for one in guarantees), strict=True)
     return tuple(Guarantee.compose(kind) for kind in kinds)
-
-
-def _covers(unit: Unit, edge_use: EdgeUse, *, labels_public: bool) -> str:
-    if labels_public:
-        return FEATURES_COVER
-    return LISTS_COVER[unit.name] if edge_use == "lists" else unit.covers
-
-
-def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
-    if labels_public:
-        return FEATURES_NOT_COVERED
-    if edge_use == "lists":
-        return LISTS_NOT_COVERED
-    if edge_use == "neighbors":
-        return WEIGHTS_ALONE
-    if edge_use == "read" and unit.name not in (Node.name, Person.name):
-        return LIST_NOT_COVERED
-    return unit.not_covered if alone else SLOTS_NOT_COVERED

@@ -210,6 +210,51 @@ LOCAL_COMPOSITION_NOTE = (
 )
 
 
+_FEATURES_COVER = "each node's own features, randomized before anything else reads them"
+_FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
+_LISTS_COVER = "the whole list of items of any one user"
+_ITEMS_COVER = "any one item on the list of any one user"
+_LISTS_NOT_COVERED = (
+    "who is a user, the catalog of items, and recommendations for a user, which read the exact list of this "
+    "user"
+)
+_LIST_NOT_COVERED = (
+    "who is in the data, the split, edges that others declare towards the node, and the node's own "
+    "prediction, which is for those entitled to its features and to its edge list"
+)
+_SLOTS_NOT_COVERED = (
+    "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
+    "features have a guarantee of their own"
+)
+_WEIGHTS_ALONE = (
+    "who is in the data, the split, edges that others declare towards the node, and all predictions, which "
+    "are computed from the exact records of other nodes"
+)
+
+
+def covers(guarantee: Guarantee) -> str:
+    """Return the protected part of the data."""
+    if guarantee.labels_public:
+        return _FEATURES_COVER
+    if guarantee.edge_use == "lists":
+        return _ITEMS_COVER if isinstance(guarantee.protected, DirectedEdge) else _LISTS_COVER
+    return guarantee.protected.covers
+
+
+def not_covered(guarantee: Guarantee) -> str:
+    """Return the unprotected part of the data."""
+    unit, edge_use = guarantee.protected, guarantee.edge_use
+    if guarantee.labels_public:
+        return _FEATURES_NOT_COVERED
+    if edge_use == "lists":
+        return _LISTS_NOT_COVERED
+    if edge_use == "neighbors":
+        return _WEIGHTS_ALONE
+    if edge_use == "read" and unit.name not in (Node.name, Person.name):
+        return _LIST_NOT_COVERED
+    return _SLOTS_NOT_COVERED if guarantee.additional else unit.not_covered
+
+
 # -- the formal statement ----------------------------------------------------------------------------------
 
 
