@@ -62,10 +62,14 @@ class PublicInputs:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedData:
-    """Data that fit their query. The query's key is bound to ``arrays``: other data get other noise."""
+    """Data that fit their query. The query's key is bound to ``arrays``: other data get other noise.
+
+    ``parts`` follow from the data and are used for the answer.
+    """
 
     public: PublicInputs
     arrays: tuple[Tensor, ...]
+    parts: Any = None
 
 
 class NoiseGrid(NamedTuple):
@@ -87,7 +91,7 @@ class Query(ABC):
     """One step of a release. Its fields are public; the data are passed when it is answered."""
 
     kind: ClassVar[str]  # kind of its answer
-    wire_name: ClassVar[str]  # its name in key derivation: it must not change if the class is renamed
+    wire_name: ClassVar[str] = ""  # its name in key derivation, which stays if the class is renamed
     stage: ClassVar[str]  # its name in a budget, which ``describe`` may complete
     data: ClassVar[type[QueryData[Any]]]  # class of its input data
     reads_edges: ClassVar[bool] = True
@@ -147,7 +151,8 @@ class Query(ABC):
     def _parameters(self) -> dict[str, object]:
         """Return the fields under the query's name, with noise as exact hexadecimal numbers."""
         fields = {name: value for name, value in asdict(self).items() if name != "sigma"}
-        return {"query": self.wire_name, **fields, "sigma": [sigma.hex() for sigma in self.noise]}
+        name, sigma = self.wire_name or type(self).__name__, [std.hex() for std in self.noise]
+        return {"query": name, **fields, "sigma": sigma}
 
     @abstractmethod
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
@@ -197,10 +202,14 @@ class GaussianQuery(Query):
     def unit_steps(self) -> float:
         return 2.0**self.grid_bits
 
+    def draw(self, data: PreparedData, key: bytes, rows: int, width: int) -> npt.NDArray[Any]:
+        """Return rows of noise on the grid, all of one law."""
+        noise = data.public.sampler(self.noise[0] * self.unit_steps)
+        return noise.draw(RowStream(key), np.arange(rows), width)
+
     def noisy_counts(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:
         """Return whole numbers with noise, one row of noise for each, in float64."""
-        noise = data.public.sampler(self.noise[0] * self.unit_steps)
-        drawn = noise.draw(RowStream(key), np.arange(len(exact)), 1)[:, 0]
+        drawn = self.draw(data, key, len(exact), 1)[:, 0]
         return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
 
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from graphveil._util import checks
 from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.weights import DotWeight, Similarity
+from graphveil.core.queries.weights import Similarity
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward, batch_of
-from graphveil.release.weights import parse_weight
+from graphveil.release.weights import DotWeight, parse_weight
 
 ROWS = ("input", "previous")
 

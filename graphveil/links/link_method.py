@@ -202,13 +202,17 @@ class LinkMethod(Method):
             products = sigma(1 - SUM_SHARE)
             found: list[Query] = [
                 degrees,
-                EdgeProductQuery(sizes.width, products, symmetric, held_out, bits),
+                EdgeProductQuery(
+                    sizes.width, sigma=products, symmetric=symmetric, held_out=held_out, grid_bits=bits
+                ),
                 *clusters,
-                PairSumQuery(terms, sigma(SUM_SHARE), symmetric, held_out),
+                PairSumQuery(terms, sigma=sigma(SUM_SHARE), symmetric=symmetric, held_out=held_out),
             ]
             if held_out.share:  # a held-out edge is in no other sum
                 cells = len(QUANTILES) + 1
-                found.append(PairHistogramQuery(terms, cells, sigma(1.0), symmetric, held_out))
+                found.append(
+                    PairHistogramQuery(terms, cells, sigma=sigma(1.0), symmetric=symmetric, held_out=held_out)
+                )
             return tuple(found)
 
         config = self.privacy_config

@@ -26,8 +26,6 @@ from graphveil.core.queries.weights import (
     TANH_STEPS,
     NetworkWeights,
     PairWeights,
-    Values,
-    quantize_weights,
 )
 from graphveil.core.query import Query
 from graphveil.core.release import Release
@@ -37,6 +35,7 @@ from graphveil.errors import CalibrationError, InputError
 from graphveil.estimators.edge_weighting import EdgeTrainedWeight
 from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
+from graphveil.release.weights import Values, quantize_weights
 
 _SHARE = 0.1  # share of mu^2 for training, if no multiplier is given
 _OFFSET = 3.0  # initial attention weights of 0.95: a plain sum

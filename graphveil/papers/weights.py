@@ -16,16 +16,13 @@ from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.queries.weights import (
     CategoryWeights,
     DotProductWeights,
-    DotWeight,
     PairWeights,
     Similarity,
-    Values,
-    all_pairs,
-    quantize_weights,
 )
 from graphveil.errors import ConfigError, InputError
 from graphveil.estimators.edge_weighting import PublicNetworkWeight
 from graphveil.nn.layers import FeedForward
+from graphveil.release.weights import DotWeight, Values, all_pairs, quantize_weights
 
 _WIDTHS = (32, 16)  # hidden and output width of the network of learned_public
 _STEPS, _PAIRS, _RATE = 300, 4096, 0.01

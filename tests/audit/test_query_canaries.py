@@ -164,13 +164,19 @@ PLANS = {
         OWNER, (TreeStepsQuery(parameters=9, steps=20, noise_multiplier=9.0, slots=2, depth=1),), DELTA
     ),
     "all records": ReleasePlan(OWNER, (DPSGDQuery(parameters=9, steps=20, noise_multiplier=4.0),), DELTA),
-    "edge products": ReleasePlan(EDGE, (EdgeProductQuery(2, (0.8,), True, HeldOutPairs(0.1, 0)),), DELTA),
-    "products of stored edges": ReleasePlan(
-        DirectedEdge(), (EdgeProductQuery(2, (0.8,), False, HeldOutPairs(0.1, 0)),), DELTA
+    "edge products": ReleasePlan(
+        EDGE, (EdgeProductQuery(2, sigma=(0.8,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),), DELTA
     ),
-    "pair sums": ReleasePlan(EDGE, (PairSumQuery(2, (0.9,), True, HeldOutPairs(0.1, 0)),), DELTA),
+    "products of stored edges": ReleasePlan(
+        DirectedEdge(),
+        (EdgeProductQuery(2, sigma=(0.8,), symmetric=False, held_out=HeldOutPairs(0.1, 0)),),
+        DELTA,
+    ),
+    "pair sums": ReleasePlan(
+        EDGE, (PairSumQuery(2, sigma=(0.9,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),), DELTA
+    ),
     "pair histogram": ReleasePlan(
-        EDGE, (PairHistogramQuery(2, 3, (0.8,), True, HeldOutPairs(0.5, 0)),), DELTA
+        EDGE, (PairHistogramQuery(2, 3, sigma=(0.8,), symmetric=True, held_out=HeldOutPairs(0.5, 0)),), DELTA
     ),
     "projected sums": ReleasePlan(
         Node(),
@@ -257,9 +263,9 @@ def test_star_has_the_maximum_degree_of_leaves() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        EdgeProductQuery(2, (20.0,), True, HeldOutPairs(0.1, 0)),
-        PairSumQuery(3, (20.0,), True, HeldOutPairs(0.1, 0)),
-        PairHistogramQuery(2, 3, (20.0,), True, HeldOutPairs(0.1, 0)),
+        EdgeProductQuery(2, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
+        PairSumQuery(3, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
+        PairHistogramQuery(2, 3, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
     ],
     ids=lambda query: query.kind,
 )

@@ -82,21 +82,21 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
     "row counts of all": ((Row(), STORED), lambda unit: (RowCountQuery("all", (True,), 0.5, 7),)),
     "edge products": (
         (EDGE, STORED),
-        lambda unit: (EdgeProductQuery(2, (4.0,), unit == EDGE, HELD_OUT),),
+        lambda unit: (EdgeProductQuery(2, sigma=(4.0,), symmetric=unit == EDGE, held_out=HELD_OUT),),
     ),
     "pair sums": (
         (EDGE, STORED),
-        lambda unit: (PairSumQuery(2, (4.0,), unit == EDGE, HELD_OUT),),
+        lambda unit: (PairSumQuery(2, sigma=(4.0,), symmetric=unit == EDGE, held_out=HELD_OUT),),
     ),
     "pair histogram": (
         (EDGE, STORED),
-        lambda unit: (PairHistogramQuery(2, 3, (4.0,), unit == EDGE, HELD_OUT),),
+        lambda unit: (PairHistogramQuery(2, 3, sigma=(4.0,), symmetric=unit == EDGE, held_out=HELD_OUT),),
     ),
     "both parts of the pairs": (
         (EDGE, STORED),
         lambda unit: (
-            EdgeProductQuery(2, (4.0,), unit == EDGE, HELD_OUT),
-            PairHistogramQuery(2, 3, (3.0,), unit == EDGE, HELD_OUT),
+            EdgeProductQuery(2, sigma=(4.0,), symmetric=unit == EDGE, held_out=HELD_OUT),
+            PairHistogramQuery(2, 3, sigma=(3.0,), symmetric=unit == EDGE, held_out=HELD_OUT),
             NeighborCountQuery("s", (0,), 1.0, 3, HELD_OUT),
         ),
     ),

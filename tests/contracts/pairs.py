@@ -19,7 +19,7 @@ from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.neighbor_sums import NeighborSumData
-from graphveil.core.queries.weights import DotWeight, Similarity
+from graphveil.core.queries.weights import Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, UndirectedEdge, Unit
 from graphveil.papers.attention import Attention
@@ -33,7 +33,7 @@ from graphveil.papers.weights import (
     ReluCos,
     SigmoidCos,
 )
-from graphveil.release.weights import Jaccard
+from graphveil.release.weights import DotWeight, Jaccard
 
 DIM = 2
 

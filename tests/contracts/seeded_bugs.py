@@ -230,8 +230,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.pair_sums:PairSumQuery.answer",
-                "data.public.sampler(self.sigma[0] * self.unit_steps)",
-                "data.public.sampler(self.sigma[0] * self.unit_steps / 2)",
+                "self.draw(data, key, 1, width)[0]",
+                "self.draw(data, key, 1, width)[0] // 2",
             )
         ],
         test=[
@@ -1055,7 +1055,7 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.noisy_counts",
+                "graphveil.core.query:GaussianQuery.draw",
                 "sampler(self.noise[0]",
                 "sampler(0.96 * self.noise[0]",
             )
@@ -1067,9 +1067,9 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.noisy_counts",
-                "np.arange(len(exact))",
-                "np.zeros(len(exact), dtype=np.int64)",
+                "graphveil.core.query:GaussianQuery.draw",
+                "np.arange(rows)",
+                "np.zeros(rows, dtype=np.int64)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
@@ -1128,7 +1128,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
-                "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
+                "compact = pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
             ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
@@ -1141,7 +1141,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
-                "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
+                "compact = pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
             (
@@ -1372,12 +1372,12 @@ BUGS = [
         name="a_weight_that_reaches_more_than_one_is_booked_with_one",
         edits=[
             (
-                "graphveil.core.queries.weights:DotWeight.bound",
+                "graphveil.release.weights:DotWeight.bound",
                 "return float(self.values.max())",
                 "return 1.0",
             ),
             (
-                "graphveil.core.queries.weights:quantize_weights",
+                "graphveil.release.weights:quantize_weights",
                 "if not (levels <= FULL).all():",
                 "if False:",
             ),
@@ -4571,8 +4571,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "data.public.sampler(self.sigma * self.unit_steps)",
-                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+                "self.draw(data, key, self.columns, self.cells)",
+                "self.draw(data, key, self.columns, self.cells) // 2",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -4582,8 +4582,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "noise.draw(RowStream(key), np.arange(self.columns), self.cells)",
-                "noise.draw(RowStream(key), np.zeros(self.columns, dtype=np.int64), self.cells)",
+                "self.draw(data, key, self.columns, self.cells)",
+                "self.draw(data, key, 1, self.cells).repeat(self.columns, axis=0)",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -5494,8 +5494,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.dendrogram:BlockCountQuery.prepare",
-                "(*found.arrays, torch.from_numpy(tree.parents))",
-                "found.arrays",
+                "(*arrays, torch.from_numpy(tree.parents))",
+                "arrays",
             ),
         ],
         test="tests/release/test_edge_response.py::test_noise_is_bound_to_the_node_pairs_the_number_and_the_tree",
@@ -5903,8 +5903,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.list_products:ListProductQuery.answer",
-                "data.public.sampler(self.sigma * self.unit_steps)",
-                "data.public.sampler(self.sigma * self.unit_steps / 2)",
+                "self.draw(data, key, self.columns, self.columns)",
+                "self.draw(data, key, self.columns, self.columns) // 2",
             )
         ],
         test=[
@@ -6636,7 +6636,7 @@ BUGS = [
         name="counts_of_rows_have_half_of_their_noise",
         edits=[
             (
-                "graphveil.core.queries.row_counts:RowCountQuery.law",
+                "graphveil.core.queries.edge_counts:PureCountQuery.law",
                 "DiscreteLaplace(self.epsilon)",
                 "DiscreteLaplace(2 * self.epsilon)",
             )

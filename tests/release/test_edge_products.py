@@ -45,14 +45,16 @@ def test_exact_sum_is_that_of_distinct_edges_that_are_not_held_out(unit: Unit, s
         if not held_out.contains(np.array([u]), np.array([v]))[0]:
             product = np.outer(grid[u], grid[v])
             expected += product if unit == STORED else (product + product.T) / 2
-    query = EdgeProductQuery(3, (2.0,), unit == EDGE, held_out)
+    query = EdgeProductQuery(3, sigma=(2.0,), symmetric=unit == EDGE, held_out=held_out)
     np.testing.assert_array_equal(answer(zero_noise_plan(unit, (query,)), edges, vectors), expected)
 
 
 @pytest.mark.parametrize("unit", [EDGE, STORED], ids=["undirected", "directed"])
 def test_entries_have_the_charged_noise(unit: Unit) -> None:
     edges = Adjacency.from_edges([], [], num_nodes=2, directed=unit == STORED)
-    plan = ReleasePlan(unit, (EdgeProductQuery(200, (3.0,), unit == EDGE, NONE_HELD),), delta=1e-5)
+    plan = ReleasePlan(
+        unit, (EdgeProductQuery(200, sigma=(3.0,), symmetric=unit == EDGE, held_out=NONE_HELD),), delta=1e-5
+    )
     noise = answer(plan, edges, torch.zeros(2, 200))
     assert abs(np.diag(noise).std() - 3) < 0.5
     above = noise[np.triu_indices(200, 1)]
@@ -67,7 +69,7 @@ def test_entries_have_the_charged_noise(unit: Unit) -> None:
 def test_vector_beyond_the_bound_counts_for_nothing() -> None:
     edges = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False)
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.9, 0.9]])
-    query = EdgeProductQuery(2, (1.0,), True, NONE_HELD)
+    query = EdgeProductQuery(2, sigma=(1.0,), symmetric=True, held_out=NONE_HELD)
     assert answer(zero_noise_plan(EDGE, (query,)), edges, vectors).tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
@@ -76,12 +78,12 @@ def test_hub_is_summed_exactly() -> None:
     source, target = np.zeros(leaves, dtype=np.int64), np.arange(1, leaves + 1)
     edges = Adjacency.from_edges(source, target, num_nodes=leaves + 1, directed=False)
     vectors = torch.full((leaves + 1, 1), 511 / 512)
-    query = EdgeProductQuery(1, (1.0,), True, NONE_HELD)
+    query = EdgeProductQuery(1, sigma=(1.0,), symmetric=True, held_out=NONE_HELD)
     assert answer(zero_noise_plan(EDGE, (query,)), edges, vectors).item() == leaves * (511 / 512) ** 2
 
 
 def test_units_and_storage_that_do_not_fit_are_rejected() -> None:
-    query = EdgeProductQuery(2, (1.0,), True, NONE_HELD)
+    query = EdgeProductQuery(2, sigma=(1.0,), symmetric=True, held_out=NONE_HELD)
     for unit in (STORED, NodeRecord()):
         with pytest.raises(UnitError):
             query.event(unit)

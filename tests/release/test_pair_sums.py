@@ -52,7 +52,7 @@ def answer(plan: ReleasePlan, edges: Adjacency, data: QueryData[torch.Tensor]) -
 
 @UNITS
 def test_a_query_with_two_noise_scales_would_be_charged_by_the_smaller_one(unit: Unit) -> None:
-    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    query = PairSumQuery(2, sigma=(2.0,), symmetric=unit == EDGE, held_out=HALF)
     expected = query.event(unit)
     object.__setattr__(query, "sigma", (8.0, 2.0))  # no query of the package has two
     assert query.event(unit) == expected
@@ -61,7 +61,7 @@ def test_a_query_with_two_noise_scales_would_be_charged_by_the_smaller_one(unit:
 @UNITS
 def test_sums_are_over_distinct_edges_that_are_not_held_out(unit: Unit) -> None:
     edges, distinct = edges_of(unit)
-    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    query = PairSumQuery(2, sigma=(2.0,), symmetric=unit == EDGE, held_out=HALF)
     found = answer(zero_noise_plan(unit, (query,)), edges, PairSumData(TERMS)) * query.unit_steps / query.each
     fitted = distinct[:, ~HALF.contains(*distinct)]
     features = TERMS(*fitted)
@@ -76,7 +76,7 @@ def test_sums_are_over_distinct_edges_that_are_not_held_out(unit: Unit) -> None:
 def test_histogram_has_each_held_out_edge_once(unit: Unit) -> None:
     edges, distinct = edges_of(unit)
     weights, bounds = torch.tensor([1.0, -0.5]).double(), torch.tensor([-1.0, 0.0, 1.0]).double()
-    query = PairHistogramQuery(2, 4, (2.0,), unit == EDGE, HALF)
+    query = PairHistogramQuery(2, 4, sigma=(2.0,), symmetric=unit == EDGE, held_out=HALF)
     found = answer(zero_noise_plan(unit, (query,)), edges, PairHistogramData(TERMS, weights, bounds))
     held = distinct[:, HALF.contains(*distinct)]
     cells = np.searchsorted(bounds.numpy(), TERMS(*held) @ weights.numpy(), side="right")
@@ -93,10 +93,12 @@ def test_neighbors_of_held_out_pairs_are_not_counted(unit: Unit) -> None:
 
 def test_every_number_has_the_charged_noise() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=NODES, directed=False)
-    sums = ReleasePlan(EDGE, (PairSumQuery(2, (5.0,), True, HALF),), delta=1e-5)
+    sums = ReleasePlan(EDGE, (PairSumQuery(2, sigma=(5.0,), symmetric=True, held_out=HALF),), delta=1e-5)
     drawn = np.array([answer(sums, empty, PairSumData(TERMS)) for _ in range(300)])
     assert (np.abs(drawn.std(axis=0) - 5) < 1).all()
-    histogram = ReleasePlan(EDGE, (PairHistogramQuery(2, 500, (5.0,), True, HALF),), delta=1e-5)
+    histogram = ReleasePlan(
+        EDGE, (PairHistogramQuery(2, 500, sigma=(5.0,), symmetric=True, held_out=HALF),), delta=1e-5
+    )
     bounds = torch.arange(499).double()
     found = answer(histogram, empty, PairHistogramData(TERMS, torch.ones(2).double(), bounds))
     assert abs(found.std() - 5) < 0.8
@@ -113,7 +115,7 @@ def test_membership_of_a_pair_is_public_and_symmetric() -> None:
 
 def test_numbers_that_are_not_whole_are_rejected() -> None:
     edges, _ = edges_of(EDGE)
-    plan = ReleasePlan(EDGE, (PairSumQuery(2, (2.0,), True, HALF),), delta=1e-5)
+    plan = ReleasePlan(EDGE, (PairSumQuery(2, sigma=(2.0,), symmetric=True, held_out=HALF),), delta=1e-5)
     bad = [
         replace(TERMS, left=(TABLE + 0.5, OTHER)),
         replace(TERMS, left=(TABLE * 5000, OTHER)),
@@ -128,8 +130,8 @@ def test_numbers_that_are_not_whole_are_rejected() -> None:
 def parts_of(fitted: HeldOutPairs, held_out: HeldOutPairs) -> ReleasePlan:
     """Return a plan of sums over fitted edges, of mu 0.3, and a histogram of held-out edges, of mu 0.4."""
     queries = (
-        PairSumQuery(2, (1 / 0.3,), True, fitted),
-        PairHistogramQuery(2, 3, (1 / 0.4,), True, held_out),
+        PairSumQuery(2, sigma=(1 / 0.3,), symmetric=True, held_out=fitted),
+        PairHistogramQuery(2, 3, sigma=(1 / 0.4,), symmetric=True, held_out=held_out),
     )
     return ReleasePlan(EDGE, queries, 1e-5)
 
@@ -170,7 +172,7 @@ def test_features_that_overflow_count_as_zero(unit: Unit, huge: float) -> None:
     center, scale = torch.tensor([0.5, -2.0]).double(), torch.tensor([huge, 0.5], dtype=torch.float64)
     table = TABLE.clone()
     table[: NODES // 2] = 4096
-    query = PairSumQuery(2, (2.0,), unit == EDGE, HALF)
+    query = PairSumQuery(2, sigma=(2.0,), symmetric=unit == EDGE, held_out=HALF)
     terms = PairTerms((table, OTHER), (table, OTHER), center, scale)
     found = answer(zero_noise_plan(unit, (query,)), edges, PairSumData(terms)) * query.unit_steps / query.each
     fitted = (~HALF.contains(*distinct)).sum()

@@ -6,10 +6,10 @@ from torch import Tensor
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.blocks import blocks
 from graphveil.core.queries import weights as _pairs
-from graphveil.core.queries.weights import DotWeight, Similarity
+from graphveil.core.queries.weights import Similarity
 from graphveil.errors import ConfigError
 from graphveil.papers.weights import HalfCos, Landmarks, SigmoidCos, _landmarks, _nearest
-from graphveil.release.weights import parse_weight
+from graphveil.release.weights import DotWeight, parse_weight
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

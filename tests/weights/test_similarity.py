@@ -21,7 +21,6 @@ from graphveil.core.queries.weights import (
     BitSets,
     CategoryWeights,
     DotProductWeights,
-    DotWeight,
     ListSets,
     NetworkWeights,
     PairWeights,
@@ -47,7 +46,7 @@ from graphveil.papers.weights import (
     ReluCos,
     SigmoidCos,
 )
-from graphveil.release.weights import Jaccard, parse_weight, register_weight
+from graphveil.release.weights import DotWeight, Jaccard, parse_weight, register_weight
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

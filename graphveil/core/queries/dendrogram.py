@@ -33,7 +33,6 @@ from graphveil.core.queries.graph_queries import (
     BoundedQuery,
     LaplaceCountQuery,
     NodePairData,
-    PreparedNodePairs,
     exact_node_pairs,
 )
 from graphveil.core.query import PreparedData, PublicInputs
@@ -225,11 +224,6 @@ class BlockCountData(NodePairData):
     tree: Dendrogram | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _PreparedBlocks(PreparedNodePairs):
-    blocks: DendrogramBlocks
-
-
 @dataclass(frozen=True)
 class BlockCountQuery(LaplaceCountQuery):
     """One count per block, each with independent discrete Laplace noise.
@@ -244,25 +238,23 @@ class BlockCountQuery(LaplaceCountQuery):
     """
 
     kind: ClassVar[str] = "blocks"
-    wire_name: ClassVar[str] = "BlockCountQuery"
     stage: ClassVar[str] = "counts of blocks"
     data: ClassVar[type[BlockCountData]] = BlockCountData
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        found = super().prepare(data, public)
+        arrays = super().prepare(data, public).arrays
         tree: Dendrogram | None = data.tree
         if tree is None or tree.leaves != data.domain.slots.nodes:
             raise ReleaseError(
                 "the query needs a dendrogram over the listed nodes; the release stays charged"
             )
-        arrays = (*found.arrays, torch.from_numpy(tree.parents))
         blocks = DendrogramBlocks.from_tree(tree, data.domain.public, self.epsilon)
-        return _PreparedBlocks(public, arrays, data.domain, data.number, blocks)
+        return PreparedData(public, (*arrays, torch.from_numpy(tree.parents)), (data.domain, blocks))
 
     @forms_private_sum("BlockCountQuery")
-    def answer(self, private: PrivateEdges, data: _PreparedBlocks, key: bytes) -> Tensor:
-        ends = data.domain.slots.ends(exact_node_pairs(private, data.domain))
-        counts = data.blocks.counts(*ends)
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        domain, blocks = data.parts
+        counts = blocks.counts(*domain.slots.ends(exact_node_pairs(private, domain)))
         noise = self.law.draw(RowStream(key), np.arange(len(counts)))
         return torch.from_numpy(counts + noise[:, 0])
 
@@ -600,7 +592,6 @@ class TreeSearchQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "tree"
-    wire_name: ClassVar[str] = "TreeSearchQuery"
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
     without_example: ClassVar[str] = (
@@ -633,16 +624,17 @@ class TreeSearchQuery(BoundedQuery):
         return (1 / self.epsilon,)
 
     @forms_private_sum("TreeSearchQuery", note="the counts of a tree, and its random walk")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        leaves = data.domain.slots.nodes
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        domain: Domain = data.parts.domain
+        leaves = domain.slots.nodes
         if leaves < 3:
             return torch.from_numpy(Dendrogram.balanced(leaves, np.random.default_rng(0)).parents)
         stream = RowStream(key)
         rng = np.random.default_rng(stream.words(np.array([_START]), words_per_row=4)[0])
         chain = DendrogramChain(
             Dendrogram.balanced(leaves, rng),
-            public_pairs(data.domain),
-            data.domain.slots.ends(exact_node_pairs(private, data.domain)),
+            public_pairs(domain),
+            domain.slots.ends(exact_node_pairs(private, domain)),
         )
         self._take(chain, stream, leaves)
         return torch.from_numpy(chain.tree.parents)

@@ -155,6 +155,31 @@ MAX_EPSILON = 16.0  # here a count is wrong once in 4 million times; less noise 
 MIN_EPSILON = 1e-3  # below, rows are only noise
 
 
+class PureCountQuery(Query):
+    """A query of counts with discrete Laplace noise of its own, at an epsilon for one edge in one count."""
+
+    exact_noise: ClassVar[bool] = True
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one count
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        return DiscreteLaplace(self.epsilon)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        return (self.law.sigma,)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
+        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborCountData(QueryData[Tensor]):
     """The class of each node, shape (N): public or released before, and -1 for nodes that are not counted.
@@ -166,7 +191,7 @@ class NeighborCountData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True)
-class NeighborCountQuery(Query):
+class NeighborCountQuery(PureCountQuery):
     """Release one noisy row of C integers per node: the number of its in-neighbors of each class.
 
     With ranks, one direction of an undirected edge counts: towards the end whose group has the higher rank.
@@ -190,11 +215,8 @@ class NeighborCountQuery(Query):
     """
 
     kind: ClassVar[str] = "neighbor_counts"
-    wire_name: ClassVar[str] = "NeighborCountQuery"
     stage: ClassVar[str] = "neighbor counts"
     data: ClassVar[type[NeighborCountData]] = NeighborCountData
-    exact_noise: ClassVar[bool] = True
-    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one row
 
     partition: str
     ranks: tuple[int, ...] | None
@@ -206,11 +228,7 @@ class NeighborCountQuery(Query):
         check_size(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():
             raise ConfigError("ranks must contain at least one group, otherwise no node has a row")
-        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        return DiscreteLaplace(self.epsilon)
+        super().__post_init__()
 
     def event(self, unit: Unit) -> Event:
         """Return the pure epsilon of one edge, which charges pairs that are not held out."""
@@ -262,15 +280,6 @@ class NeighborCountQuery(Query):
     @property
     def groups(self) -> int:
         return 1 if self.ranks is None else len(self.ranks)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        return (self.law.sigma,)
-
-    @property
-    def grid(self) -> NoiseGrid:
-        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
-        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
 
 
 @forms_private_sum("NeighborCountQuery")

@@ -77,13 +77,6 @@ class EdgeAttentionData(QueryData[Tensor]):
     descend: Descent
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _PreparedEdgeTraining(PreparedData):
-    """Rows, targets, their classes, the start, and the descent."""
-
-    descend: Descent
-
-
 @dataclass(frozen=True, kw_only=True)
 class EdgeAttentionQuery(NoisyStepsQuery):
     """Release noisy gradients of an edge attention network, each target's gradient clipped to a norm C.
@@ -154,7 +147,7 @@ class EdgeAttentionQuery(NoisyStepsQuery):
     def _targets_moved(self, unit: Unit) -> int:
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
 
-    def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedEdgeTraining:
+    def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> PreparedData:
         """Reject rows of norm above one, and targets that are not nodes, have no class, or occur twice.
 
         One edge would move two examples of a target that occurs twice. Rows are bounded because rounding
@@ -175,12 +168,13 @@ class EdgeAttentionQuery(NoisyStepsQuery):
                 f"{self.classes - 1}; the release stays charged"
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
-        return _PreparedEdgeTraining(public, arrays, data.descend)
+        return PreparedData(public, arrays, data.descend)
 
-    def answer(self, private: PrivateEdges, data: _PreparedEdgeTraining, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         rows, targets, classes, start = data.arrays
         gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
-        return data.descend(start.to(torch.float64), gradients).to(torch.float64)
+        descend: Descent = data.parts
+        return descend(start.to(torch.float64), gradients).to(torch.float64)
 
     @property
     def parameters(self) -> int:  # type: ignore[override]

@@ -33,14 +33,6 @@ class NodePairData(QueryData[Tensor]):
     number: float = 1.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PreparedNodePairs(PreparedData):
-    """Node pairs that fit the graph."""
-
-    domain: Domain
-    number: float
-
-
 def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
     """Yield a block in pieces whose results fit into the cache."""
     return edges.pieces(_ROWS, _EDGES)
@@ -103,7 +95,7 @@ class BoundedQuery(Query):
             )
         self.check_number(data.number)
         number = torch.tensor([data.number], dtype=torch.float64)
-        return PreparedNodePairs(public, (*data.domain.arrays, number), data.domain, data.number)
+        return PreparedData(public, (*data.domain.arrays, number), data)
 
     def check_number(self, number: float) -> None:
         return  # not all queries use a number
@@ -132,7 +124,6 @@ class EdgeResponseQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "graph"
-    wire_name: ClassVar[str] = "EdgeResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
 
@@ -151,8 +142,9 @@ class EdgeResponseQuery(BoundedQuery):
                 "the share of edges to keep must be between 0 and 1; the release stays charged"
             )
 
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        return private.pieces(PerturbedNodePairs(data.domain, replace(self.law, share=data.number), key))
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        pairs: NodePairData = data.parts
+        return private.pieces(PerturbedNodePairs(pairs.domain, replace(self.law, share=pairs.number), key))
 
 
 @forms_private_sum("EdgeResponseQuery", note="no sum, each pair of nodes is randomized on its own")
@@ -199,13 +191,12 @@ class EdgeTotalQuery(LaplaceCountQuery):
     """
 
     kind: ClassVar[str] = "total"
-    wire_name: ClassVar[str] = "EdgeTotalQuery"
     stage: ClassVar[str] = "number of edges"
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
     @forms_private_sum("EdgeTotalQuery")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        exact = int(private.total(CountedEdges(data.domain), (1,))[0])
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        exact = int(private.total(CountedEdges(data.parts.domain), (1,))[0])
         return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
 
@@ -272,16 +263,15 @@ class TopNodePairsQuery(BoundedQuery):
                 "the number of edges must be an integer of at least 0; the release stays charged"
             )
 
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        cells = NoisyCells(self.epsilon, data.domain.size, min(int(data.number), data.domain.size))
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        domain: Domain = data.parts.domain
+        cells = NoisyCells(self.epsilon, domain.size, min(int(data.parts.number), domain.size))
         if not cells.wanted:
             return torch.empty(0, dtype=torch.int64)
-        found = private.pieces(LeveledNodePairs(data.domain, cells, key)).numpy()
+        found = private.pieces(LeveledNodePairs(domain, cells, key)).numpy()
         if len(found) < cells.wanted and cells.tiers > 1:
             rest = hmac.new(key, b"second tier", "sha256").digest()
-            found = cells.joined(
-                found, private.pieces(LeveledNodePairs(data.domain, cells, key, rest)).numpy()
-            )
+            found = cells.joined(found, private.pieces(LeveledNodePairs(domain, cells, key, rest)).numpy())
         return torch.from_numpy(cells.largest(RowStream(key), found))
 
 

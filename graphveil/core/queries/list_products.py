@@ -17,7 +17,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
     GaussianQuery,
@@ -71,7 +70,6 @@ class ListProductQuery(GaussianQuery):
     """
 
     kind: ClassVar[str] = "products"
-    wire_name: ClassVar[str] = "ListProductQuery"
     stage: ClassVar[str] = "list products"
     data: ClassVar[type[ListProductData]] = ListProductData
     linear_group_scaling: ClassVar[bool] = True  # k lists may contain the same items
@@ -158,8 +156,7 @@ class ListProductQuery(GaussianQuery):
             total += (lists.T.multiply(above[lengths]).tocsr() @ lists).toarray()
             ends = np.repeat(diagonal[lengths] - above[lengths], lengths)
             np.add.at(total, (lists.indices, lists.indices), ends)
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        total += noise.draw(RowStream(key), np.arange(self.columns), self.columns)
+        total += self.draw(data, key, self.columns, self.columns)
         return torch.from_numpy(total[np.triu_indices(self.columns)] / self.unit_steps)
 
 

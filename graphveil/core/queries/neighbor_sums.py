@@ -131,13 +131,6 @@ class NeighborSumData(QueryData[Tensor]):
     keys: Keys | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _PreparedSums(PreparedData):
-    """Vectors, and the tables of their weights, which are computed before any edge is read."""
-
-    pairs: PairWeights | None
-
-
 @dataclass(frozen=True)
 class NeighborSumQuery(GaussianQuery):
     """Release one noisy aggregate per node: the weighted sum of its in-neighbors' bounded vectors.
@@ -186,23 +179,24 @@ class NeighborSumQuery(GaussianQuery):
         del fields["similarity"]
         return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
-    def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
+    def prepare(self, data: NeighborSumData, public: PublicInputs) -> PreparedData:
         check_rows(data.vectors, public.num_nodes, self.dim)
         if self.similarity is None:
             if data.keys is not None:
                 raise ReleaseError(
                     "the query has no similarity weights, so it takes no keys; the release stays charged"
                 )
-            return _PreparedSums(public, (data.vectors,), None)
+            return PreparedData(public, (data.vectors,))
         pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
         check_trusted(pairs, public.num_nodes)
-        return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
+        return PreparedData(public, (data.vectors, *pairs.tables), pairs)
 
-    def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         vectors, public = data.arrays[0], data.public
+        pairs: PairWeights | None = data.parts
         groups = public.groups if self.groups > 1 else None
         size = self.groups * len(vectors), self.dim  # a copy of all for each group of destinations
-        compact = data.pairs is None and can_compact(self.dim, self.grid_bits)
+        compact = pairs is None and can_compact(self.dim, self.grid_bits)
         memory = private.compact_memory(*size, self.grid_bits) if compact else private.memory(*size)
         table = grid_table(vectors, groups, self, memory)
         noise = RowNoise(
@@ -211,7 +205,7 @@ class NeighborSumQuery(GaussianQuery):
             (1 / self.unit_steps,) * self.groups,
         )
         longest = FLOAT32_EXACT >> self.contribution_bits
-        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs)
+        sums = Sums(table, longest, stride=len(vectors), pairs=pairs)
         return private.rows(NoisyRows(sums, noise, key))
 
     @property

@@ -560,7 +560,6 @@ class OutDegreeSumQuery(GaussianQuery):
     """
 
     kind: ClassVar[str] = "out_degrees"
-    wire_name: ClassVar[str] = "OutDegreeSumQuery"
     stage: ClassVar[str] = "out-degrees"
     data: ClassVar[type[OutDegreeSumData]] = OutDegreeSumData
 

@@ -4,7 +4,7 @@ The vectors and features of pairs are public or released before.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -54,15 +54,26 @@ class EdgeProductData(QueryData[Tensor]):
     vectors: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
 class EdgePairQuery(GaussianQuery):
-    """What queries over features of edges share."""
+    """A query over features of edges, each of which is read once.
 
+    Args:
+        sigma: One standard deviation.
+        symmetric: Whether edges are undirected.
+        held_out: Public choice of node pairs.
+    """
+
+    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may have the same features
     reads_held_out: ClassVar[bool] = False  # instead of all other pairs
 
     sigma: tuple[float, ...]
     symmetric: bool
     held_out: HeldOutPairs
-    grid_bits: int
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> Event:
         """Return the event of the answer: its part of the pairs is charged, and no other."""
@@ -95,27 +106,21 @@ class EdgeProductQuery(EdgePairQuery):
         is their Frobenius distance over sigma, so mu = 1 / sigma (``docs/privacy/proofs/links.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.0, 0)).event(UndirectedEdge())
-    Gaussian(mu=0.2)
-    >>> EdgeProductQuery(4, (5.0,), True, HeldOutPairs(0.1, 0)).event(UndirectedEdge()).events
+    >>> query = EdgeProductQuery(4, sigma=(5.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0))
+    >>> query.event(UndirectedEdge()).events
     (Gaussian(mu=0.2), Composed(events=()))
     """
 
     kind: ClassVar[str] = "edge_products"
-    wire_name: ClassVar[str] = "EdgeProductQuery"
     stage: ClassVar[str] = "edge products"
     data: ClassVar[type[EdgeProductData]] = EdgeProductData
-    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may have the same product
 
     dim: int
-    sigma: tuple[float, ...]
-    symmetric: bool
-    held_out: HeldOutPairs
-    grid_bits: int = PRODUCT_GRID_BITS
+    grid_bits: int = field(default=PRODUCT_GRID_BITS, kw_only=True)
 
     def __post_init__(self) -> None:
         check_size(1, MAX_PRODUCT_DIM, dim=self.dim)
-        check_noise(self.sigma, 1, self.grid_bits)
+        super().__post_init__()
 
     def changed(self, unit: Unit) -> int:
         return self.dim**2
@@ -332,36 +337,29 @@ class PairSumQuery(EdgePairQuery):
     """
 
     kind: ClassVar[str] = "pair_sums"
-    wire_name: ClassVar[str] = "PairSumQuery"
     stage: ClassVar[str] = "pair features"
     data: ClassVar[type[PairSumData]] = PairSumData
-    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may have the same features
 
     terms: int
-    sigma: tuple[float, ...]
-    symmetric: bool
-    held_out: HeldOutPairs
-    grid_bits: int = SUM_GRID_BITS
+    grid_bits: int = field(default=SUM_GRID_BITS, kw_only=True)
 
     def __post_init__(self) -> None:
         check_size(1, MAX_TERMS, terms=self.terms)
-        check_noise(self.sigma, 1, self.grid_bits)
+        super().__post_init__()
 
     def changed(self, unit: Unit) -> int:
         return numbers_of(self.terms)
 
-    def prepare(self, data: PairSumData, public: PublicInputs) -> "_PreparedTerms":
+    def prepare(self, data: PairSumData, public: PublicInputs) -> PreparedData:
         data.terms.check(public.num_nodes, self.terms)
-        return _PreparedTerms(public, data.terms.arrays, data.terms)
+        return PreparedData(public, data.terms.arrays, data.terms)
 
     @forms_private_sum("PairSumQuery")
-    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
-        work = PairSums(data.terms, self.each, self.symmetric, self.held_out)
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        work = PairSums(data.parts, self.each, self.symmetric, self.held_out)
         width = numbers_of(self.terms)
         exact = private.total(work, (width,))
-        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
-        drawn = noise.draw(RowStream(key), np.zeros(1, dtype=np.int64), width)[0]
-        return torch.from_numpy((exact + drawn) / self.unit_steps)
+        return torch.from_numpy((exact + self.draw(data, key, 1, width)[0]) / self.unit_steps)
 
     @property
     def each(self) -> int:
@@ -387,37 +385,28 @@ class PairHistogramData(QueryData[Tensor]):
 class PairHistogramQuery(EdgePairQuery):
     """Release the noisy histogram of the scores of held-out edges. Each is in one cell.
 
-    Args:
-        symmetric: Whether edges are undirected; each counts once.
-
     Privacy:
         Unit: edge-level. Reads: the held-out in-edges. A differing edge moves one number by one, so
         mu = 1 / sigma.
     """
 
     kind: ClassVar[str] = "pair_histogram"
-    wire_name: ClassVar[str] = "PairHistogramQuery"
     stage: ClassVar[str] = "held-out edges"
     reads_held_out: ClassVar[bool] = True
     data: ClassVar[type[PairHistogramData]] = PairHistogramData
-    linear_group_scaling: ClassVar[bool] = True  # all edges of one node may be in one cell
 
     terms: int
     cells: int
-    sigma: tuple[float, ...]
-    symmetric: bool
-    held_out: HeldOutPairs
-    grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
         check_size(1, MAX_TERMS, terms=self.terms)
         check_size(2, MAX_DIM, cells=self.cells)
-        check_noise(self.sigma, 1, self.grid_bits)
+        super().__post_init__()
 
     def changed(self, unit: Unit) -> int:
         return 1
 
-    def prepare(self, data: PairHistogramData, public: PublicInputs) -> "_PreparedTerms":
+    def prepare(self, data: PairHistogramData, public: PublicInputs) -> PreparedData:
         data.terms.check(public.num_nodes, self.terms)
         sizes = (data.weights, self.terms), (data.bounds, self.cells - 1)
         if any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes) or not bool(
@@ -427,21 +416,14 @@ class PairHistogramQuery(EdgePairQuery):
                 f"the query needs {self.terms} finite weights and {self.cells - 1} ascending bounds in "
                 "float64; the release stays charged"
             )
-        return _PreparedTerms(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
+        return PreparedData(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
 
     @forms_private_sum("PairHistogramQuery")
-    def answer(self, private: PrivateEdges, data: "_PreparedTerms", key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         weights, bounds = (array.numpy() for array in data.arrays[-2:])
-        work = ScoreCounts(data.terms, weights, bounds, self.symmetric, self.held_out)
+        work = ScoreCounts(data.parts, weights, bounds, self.symmetric, self.held_out)
         exact = private.total(work, (self.cells,))
         return self.noisy_counts(exact, data, key)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _PreparedTerms(PreparedData):
-    """Features of node pairs that fit their query."""
-
-    terms: PairTerms
 
 
 @dataclass(frozen=True, eq=False, repr=False)

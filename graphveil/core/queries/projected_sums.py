@@ -94,7 +94,6 @@ class DegreeHIndexQuery(GaussianQuery):
     """
 
     kind: ClassVar[str] = "h_index"
-    wire_name: ClassVar[str] = "DegreeHIndexQuery"
     stage: ClassVar[str] = "degrees"
     data: ClassVar[type[DegreeHIndexData]] = DegreeHIndexData
 
@@ -191,7 +190,6 @@ class ProjectedSumQuery(GaussianQuery):
     """
 
     kind: ClassVar[str] = "rows"
-    wire_name: ClassVar[str] = "ProjectedSumQuery"
     stage: ClassVar[str] = "aggregation"
     data: ClassVar[type[ProjectedSumData]] = ProjectedSumData
     needs_degree_bound: ClassVar[bool] = True
@@ -382,7 +380,6 @@ class ClassMomentsQuery(RecordCountQuery):
     """
 
     kind: ClassVar[str] = "moments"
-    wire_name: ClassVar[str] = "ClassMomentsQuery"
     stage: ClassVar[str] = "moments"
     data: ClassVar[type[ClassMomentsData]] = ClassMomentsData
 
@@ -428,8 +425,7 @@ class ClassMomentsQuery(RecordCountQuery):
         whole[whole.square().sum(dim=1) > int(steps) ** 2] = 0
         inside = (classes >= 0) & (classes < self.classes)
         member = one_hot(classes[inside], self.classes)
-        noise = data.public.sampler(self.sigma * steps)
-        drawn = noise.draw(RowStream(key), np.arange(self.classes), self.dim + 1)
+        drawn = self.draw(data, key, self.classes, self.dim + 1)
         exact = (member.T @ whole[inside]).numpy()
         return torch.from_numpy((exact + drawn) / steps) / factors
 

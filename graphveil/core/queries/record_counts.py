@@ -14,7 +14,6 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.events import Event
-from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.query import (
     GRID_BITS,
@@ -147,7 +146,6 @@ class OutcomeCountQuery(RecordCountQuery):
     """
 
     kind: ClassVar[str] = "outcomes"
-    wire_name: ClassVar[str] = "OutcomeCountQuery"
     stage: ClassVar[str] = "outcomes"
     data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
 
@@ -200,7 +198,6 @@ class RecordHistogramQuery(RecordCountQuery):
     """
 
     kind: ClassVar[str] = "histogram"
-    wire_name: ClassVar[str] = "RecordHistogramQuery"
     stage: ClassVar[str] = "histogram"
     data: ClassVar[type[RecordHistogramData]] = RecordHistogramData
 
@@ -258,7 +255,6 @@ class FeatureHistogramQuery(RecordCountQuery):
     """
 
     kind: ClassVar[str] = "ranges"
-    wire_name: ClassVar[str] = "FeatureHistogramQuery"
     stage: ClassVar[str] = "ranges"
     data: ClassVar[type[FeatureHistogramData]] = FeatureHistogramData
 
@@ -289,8 +285,7 @@ class FeatureHistogramQuery(RecordCountQuery):
     @forms_private_sum("FeatureHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         (cells,) = data.arrays
-        noise = data.public.sampler(self.sigma * self.unit_steps)
-        drawn = noise.draw(RowStream(key), np.arange(self.columns), self.cells)
+        drawn = self.draw(data, key, self.columns, self.cells)
         for own, column in zip(drawn, cells.T, strict=True):
             inside = column[(column >= 0) & (column < self.cells)].to(torch.int64)
             own += torch.bincount(inside, minlength=self.cells).numpy() * int(self.unit_steps)

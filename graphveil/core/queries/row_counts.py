@@ -8,20 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._util import checks
 from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import Event, PureDP
-from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.edge_counts import MAX_EPSILON, MIN_EPSILON, counts_at_target
+from graphveil.core.queries.edge_counts import NOT_COUNTED, PureCountQuery, counts_at_target
 from graphveil.core.query import (
-    GRID_BITS,
-    NoiseGrid,
     PreparedData,
     PublicInputs,
-    Query,
     QueryData,
     QueryDescription,
     are_numbers,
@@ -33,7 +28,6 @@ from graphveil.core.query import (
 from graphveil.core.unit import DirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
 
-NOT_COUNTED = -1
 MAX_CELLS = 1 << 30
 _EDGES, _WIDTH, _ROWS = 1 << 22, 1 << 10, 1 << 12  # edges per piece; noise per row of a stream, and rows
 
@@ -57,7 +51,7 @@ class RowCountData(QueryData[Tensor]):
 
 
 @dataclass(frozen=True)
-class RowCountQuery(Query):
+class RowCountQuery(PureCountQuery):
     """Release noisy counts of rows by cell, for the rows whose owners are in some public groups.
 
     Args:
@@ -79,11 +73,8 @@ class RowCountQuery(Query):
     """
 
     kind: ClassVar[str] = "row_counts"
-    wire_name: ClassVar[str] = "RowCountQuery"
     stage: ClassVar[str] = "row counts"
     data: ClassVar[type[RowCountData]] = RowCountData
-    exact_noise: ClassVar[bool] = True
-    linear_group_scaling: ClassVar[bool] = True  # all rows of one person may fall into one cell
 
     partition: str
     pays: tuple[bool, ...]
@@ -93,11 +84,7 @@ class RowCountQuery(Query):
     def __post_init__(self) -> None:
         check_pays(self.pays)
         check_size(1, MAX_CELLS, cells=self.cells)
-        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
-
-    @property
-    def law(self) -> DiscreteLaplace:
-        return DiscreteLaplace(self.epsilon)
+        super().__post_init__()
 
     def event(self, unit: Unit) -> Event:
         if not isinstance(unit, DirectedEdge):
@@ -159,15 +146,6 @@ class RowCountQuery(Query):
     @property
     def groups(self) -> int:
         return len(self.pays)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        return (self.law.sigma,)
-
-    @property
-    def grid(self) -> NoiseGrid:
-        """As many steps as any sampler needs: the plan's sampler draws none of this noise."""
-        return NoiseGrid(2.0**GRID_BITS, 2.0**GRID_BITS, 0.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -56,13 +56,6 @@ class DPSGDData(QueryData[Tensor]):
     checkpoint_every: int = 100
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _PreparedTraining(PreparedData):
-    """The training, whose gradients read ``arrays``."""
-
-    training: DPSGDData
-
-
 class NoisyStepsQuery(Query):
     """A query of noisy gradient steps. They draw their own exact noise, on a grid of their own."""
 
@@ -167,7 +160,7 @@ class DPSGDQuery(NoisyStepsQuery):
     def sensitivity(self, unit: Unit) -> float:
         return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
 
-    def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
+    def prepare(self, data: DPSGDData, public: PublicInputs) -> PreparedData:
         gradients, schedule = data.gradients, data.schedule
         count = gradients.count
         planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
@@ -178,10 +171,11 @@ class DPSGDQuery(NoisyStepsQuery):
                     f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
                     f"uses {name}={value!r}; the release stays charged"
                 )
-        return _PreparedTraining(public, (*gradients._arrays, *data.settings), data)
+        return PreparedData(public, (*gradients._arrays, *data.settings), data)
 
-    def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
-        training, noise, taken = data.training, self.randomness(key), -1
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        training: DPSGDData = data.parts
+        noise, taken = self.randomness(key), -1
         gradients, schedule = training.gradients, training.schedule
 
         def noisy_means(step: int) -> Tensor:

@@ -22,9 +22,10 @@ from torch.nn.functional import one_hot
 from graphveil.core.features import Features
 from graphveil.core.queries.neighbor_sums import Keys
 from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
-from graphveil.core.queries.weights import Similarity, weights_from
+from graphveil.core.queries.weights import Similarity
 from graphveil.estimators.objective import weighted_loss
 from graphveil.nn.layers import FeedForward
+from graphveil.release.weights import weights_from
 
 # Counts do not improve accuracy at 0.02 or less, and improve it by three points at 0.10.
 _MAX_CELLS = 1 << 21  # number of nodes times classes that are computed together

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from graphveil.core.features import Features, to_dense
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.edge_counts import MAX_EPSILON
-from graphveil.core.queries.row_counts import NOT_COUNTED, RowCountData, RowCountQuery
+from graphveil.core.queries.edge_counts import MAX_EPSILON, NOT_COUNTED
+from graphveil.core.queries.row_counts import RowCountData, RowCountQuery
 from graphveil.data import Graph
 from graphveil.data.graph import SPLITS
 from graphveil.data.relational import Relation, RelationalGraph

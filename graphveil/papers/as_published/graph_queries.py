@@ -28,7 +28,6 @@ from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
     EdgeTotalData,
     NodePairData,
-    PreparedNodePairs,
     TopNodePairsData,
     exact_node_pairs,
 )
@@ -190,7 +189,7 @@ class ChunkDensityQuery(BoundedQuery):
         return (2**0.5 * self.chunk / (self.nodes * self.epsilon),)
 
     @forms_private_sum("ChunkDensityQuery")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         chunks = -(-self.nodes // self.chunk)
         rows = np.diff(np.minimum(np.arange(chunks + 1) * self.chunk, self.nodes))
         counts = private.total(RowCounts(self.chunk, chunks), (chunks,))
@@ -219,13 +218,6 @@ class ChunkResponseData(QueryData[Tensor]):
 
     domain: Domain
     shares: Tensor
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PreparedChunks(PreparedNodePairs):
-    """Node pairs and shares that fit the graph."""
-
-    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -267,10 +259,11 @@ class ChunkResponseQuery(BoundedQuery):
             raise ReleaseError(
                 "the query needs one share in [0, 1] per chunk of rows; the release stays charged"
             )
-        return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
+        return PreparedData(public, (*data.domain.arrays, data.shares), (data.domain, shares))
 
-    def answer(self, private: PrivateEdges, data: PreparedChunks, key: bytes) -> Tensor:
-        return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        domain, shares = data.parts
+        return private.pieces(PerturbedRows(domain, self.epsilon, self.chunk, shares, key))
 
 
 @forms_private_sum("ChunkResponseQuery", note="no sum, each pair of nodes is randomized on its own")
@@ -345,11 +338,11 @@ class SeededResponseQuery(BoundedQuery):
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     @forms_private_sum("SeededResponseQuery", note="no valid guarantee")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        edges = exact_node_pairs(private, data.domain)
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        edges = exact_node_pairs(private, data.parts.domain)
         return torch.from_numpy(
             ReplacedNodePairs(self.epsilon).draw(
-                _shared_stream(self.seed, self.wire_name), edges, data.domain.slots.total
+                _shared_stream(self.seed, self.wire_name), edges, data.parts.domain.slots.total
             )
         )
 
@@ -387,8 +380,8 @@ class SeededTotalQuery(BoundedQuery):
         return (2**0.5 / self.epsilon,)
 
     @forms_private_sum("SeededTotalQuery", note="no valid guarantee")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        exact = len(exact_node_pairs(private, data.domain))
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        exact = len(exact_node_pairs(private, data.parts.domain))
         return torch.tensor(
             [exact + truncated_laplace(_shared_stream(self.seed, self.wire_name), self.epsilon)]
         )
@@ -420,10 +413,10 @@ class SeededCellsQuery(BoundedQuery):
         return (2**0.5 / self.epsilon,)
 
     @forms_private_sum("SeededCellsQuery", note="no valid guarantee")
-    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
-        slots, number = data.domain.slots.total, int(data.number)
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        slots, number = data.parts.domain.slots.total, int(data.parts.number)
         wanted = min(number if number > 0 else max(0, slots + number), self.most)
-        edges = exact_node_pairs(private, data.domain)
+        edges = exact_node_pairs(private, data.parts.domain)
         found = LaplaceCells(self.epsilon).largest(
             _shared_stream(self.seed, self.wire_name), edges, slots, wanted
         )

@@ -12,14 +12,13 @@ from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.events import compose
 from graphveil.core.ledger import ledger_of
 from graphveil.core.queries.out_edge_sums import simplex_codes, soft_codes
-from graphveil.core.queries.weights import DotWeight, weights_from
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.edge import GROUPS, code_sum_queries
 from graphveil.estimators.classcode.likelihoods import EdgeWeightModel, Signal, row_log_likelihood, weighted
 from graphveil.papers.weights import HalfCos, SigmoidCos
-from graphveil.release.weights import parse_weight, register_weight
+from graphveil.release.weights import DotWeight, parse_weight, register_weight, weights_from
 from tests.estimators.conftest import PAIR_WEIGHTS, Queries, grouped
 
 QUICK: dict[str, Any] = {
