@@ -4420,7 +4420,7 @@ BUGS = [
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.isolation:_ReachableState._search_function",
+                "graphveil.core.clipping.isolation:ReachableState._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
@@ -4431,7 +4431,7 @@ BUGS = [
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.isolation:_ReachableState._search_class",
+                "graphveil.core.clipping.isolation:ReachableState._search_class",
                 'self.places.append(_StateLocation(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
@@ -4442,7 +4442,7 @@ BUGS = [
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.core.clipping.isolation:_ReachableState._search_function",
+                "graphveil.core.clipping.isolation:ReachableState._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
-from dendrogram.trees import all_trees, likelihoods, transitions
+from dendrogram.trees import all_trees, likelihood, likelihoods, transitions
 from graphveil.core.queries import dendrogram as walks
 from graphveil.core.queries.dendrogram import (
     ChainSchedule,
@@ -76,7 +76,7 @@ def test_the_weight_of_a_move_bounds_all_three_kinds_of_edges(
     for _ in range(20):
         kept = rng.random(len(one)) < 0.5
         chain = DendrogramChain(tree, no_pairs(), (one[kept], other[kept]))
-        before, arrays = chain.likelihood[1], [array.tolist() for array in chain._arrays]
+        before, arrays = likelihood(chain)[1], [array.tolist() for array in chain._arrays]
         seen.clear()
         walks.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
         gain = math.fsum(arrays[5][1::2]) - before

@@ -131,4 +131,9 @@ def _proposal(
     return shape_of(moved), float(np.exp(seen[0])) if seen else 1.0
 
 
-__all__ = ["NEVER", "all_trees", "ends", "likelihoods", "transitions"]
+def likelihood(chain: DendrogramChain) -> tuple[float, float]:
+    """Return the log-likelihoods of the public and of the private edges."""
+    return float(chain._scores[0::2].sum()), float(chain._scores[1::2].sum())
+
+
+__all__ = ["NEVER", "all_trees", "ends", "likelihood", "likelihoods", "transitions"]

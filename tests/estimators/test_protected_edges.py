@@ -37,7 +37,6 @@ MADE_FROM_OTHERS = {"from_edges", "from_rows"}  # class methods
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "subgraph": (torch.ones(4, dtype=torch.bool),),
     "without_crossing": (torch.ones(4, dtype=torch.bool),),
-    "with_stored_zeros": (torch.ones(3),),
 }
 READERS = {name for name in dir(EDGES) if not name.startswith("_")} - PUBLIC - MADE_FROM_OTHERS
 

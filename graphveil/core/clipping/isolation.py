@@ -262,13 +262,13 @@ def _isolated_function(function: Any) -> Any:
     return type(function.__name__, (function,), {name: isolated(name) for name in passes})
 
 
-_Cached = type(functools.lru_cache(lambda: None))
+CachedFunction = type(functools.lru_cache(lambda: None))
 _OPAQUE = (
     *(ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float),
     logging.Logger,  # which reaches the handlers of all libraries
 )
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
-_COMPILED = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
+COMPILED = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
 _HOLDS = (dict, list, set, bytearray, deque, np.ndarray, Tensor)
 _SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # descriptors that store attributes
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "torch_geometric", "numpy", "scipy", "pandas", "graphveil"}
@@ -298,7 +298,7 @@ class ModuleCopies:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        reach = _ReachableState(module)
+        reach = ReachableState(module)
         self._places = [place for place in reach.places if place.is_copied()]
         self._names = [(owner, frozenset(vars(owner))) for owner in (*reach.classes, *reach.functions)]
         try:
@@ -316,7 +316,7 @@ class ModuleCopies:
                 "share, and one record would reach the next through it. Remove __deepcopy__ of its class, or "
                 "build the object in forward()."
             )
-        self._kept, self._reach = kept, _ReachableState(kept)
+        self._kept, self._reach = kept, ReachableState(kept)
 
     @contextmanager
     def run(self) -> Iterator[nn.Module]:
@@ -349,40 +349,6 @@ def _same_draws() -> Iterator[None]:
         random.setstate(pythons)
 
 
-def state_of(module: nn.Module) -> dict[str, object]:
-    """Return the state of a module and its code, by name, as values that can be compared.
-
-    >>> layer = nn.Linear(1, 1)
-    >>> before, layer.seen = state_of(layer), [torch.ones(1)]
-    >>> after = state_of(layer)
-    >>> [name for name in after if after[name] != before.get(name)]
-    ['seen']
-    """
-    found = dict[str, object]()
-    for prefix, part in module.named_modules():
-        derived = {getattr(hook, "name", None) for hook in part._forward_pre_hooks.values()}  # weight_norm's
-        for name, value in vars(part).items():
-            if name in ("_parameters", "_buffers"):
-                found |= {_named(prefix, key): _content(held, {}) for key, held in value.items()}
-            elif name == "_modules":
-                found |= {_named(prefix, key): type(held) for key, held in value.items()}
-            elif name not in derived:
-                found[_named(prefix, name)] = _content(value, {})
-    for place in _ReachableState(module).places:
-        if place.is_copied():
-            found[str(place)] = _content(place.get(), {})
-    return found
-
-
-def reaches_compiled_code(module: nn.Module) -> bool:
-    """Return whether the module or its code reaches code that ``torch.jit`` compiled.
-
-    >>> reaches_compiled_code(nn.Linear(1, 1))
-    False
-    """
-    return any(isinstance(part, _COMPILED) for part in _ReachableState(module).found())
-
-
 def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
     """Call a module with other parameters and buffers, by the names used in ``named_parameters``.
 
@@ -393,7 +359,7 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor,
         for held in (part._parameters, part._buffers):
             for name, tensor in held.items():
                 if tensor is not None:
-                    place = _named(prefix, name)
+                    place = f"{prefix}.{name}" if prefix else name
                     given[place] = tensors[first.setdefault(id(tensor), place)]
     return functional_call(module, given, inputs, tie_weights=False)
 
@@ -432,7 +398,7 @@ class _StateLocation:
             return True
         if isinstance(value, _CODE) or type(value).__module__.partition(".")[0] in _DATA:
             return False
-        reach = _ReachableState(value)
+        reach = ReachableState(value)
         if reach.numbers > _MAX_COPIED_ELEMENTS:
             return False
         try:
@@ -445,7 +411,7 @@ class _StateLocation:
         return self._words
 
 
-class _ReachableState:
+class ReachableState:
     """The state reachable from an object: caches, tensors, and the user's code with its state."""
 
     def __init__(self, root: Any) -> None:
@@ -476,7 +442,7 @@ class _ReachableState:
         elif isinstance(part, property):
             self._next += [part.fget, part.fset]
         else:
-            if isinstance(part, _Cached):
+            if isinstance(part, CachedFunction):
                 self.caches.append(part)
             if isinstance(part, Tensor | np.ndarray) and not isinstance(part, nn.Parameter):
                 self.numbers += part.numel() if isinstance(part, Tensor) else part.size
@@ -525,7 +491,7 @@ class _ReachableState:
             self.places.append(place)
 
 
-def _copied(value: Any, reach: _ReachableState) -> Any:
+def _copied(value: Any, reach: ReachableState) -> Any:
     """Return a deep copy, with empty caches and tensors detached from their graph."""
     memo: dict[int, Any] = {
         id(cached): functools.lru_cache(**cached.cache_parameters())(cached.__wrapped__)
@@ -551,7 +517,7 @@ def _held_objects(root: Any) -> dict[int, Any]:
     while following:
         part = following.pop()
         part = part.__self__ if isinstance(part, MethodType) else part
-        if id(part) in seen or isinstance(part, (*_OPAQUE, *_CODE, *_COMPILED, _Cached)):
+        if id(part) in seen or isinstance(part, (*_OPAQUE, *_CODE, *COMPILED, CachedFunction)):
             continue
         seen[id(part)] = part
         users = not _is_library(type(part).__module__) and not isinstance(part, Enum)
@@ -561,60 +527,6 @@ def _held_objects(root: Any) -> dict[int, Any]:
         if users or isinstance(part, (tuple, frozenset, nn.Module, functools.partial, *_HOLDS)):
             following += [one for one in gc.get_referents(part) if one is not type(part)]
     return found
-
-
-def _content(value: Any, seen: dict[int, Any]) -> object:
-    """Return an object as values that can be compared: all of its content, and no addresses."""
-    if value is None or isinstance(value, str | bytes | int | float | complex | torch.dtype | torch.device):
-        return type(value).__name__, repr(value)
-    if isinstance(value, type | ModuleType | BuiltinFunctionType):
-        return value
-    if id(value) in seen:
-        return "again", seen[id(value)][0]
-    seen[id(value)] = len(seen), value  # stored, so that no other object gets its address
-    if isinstance(value, Tensor):
-        return _numbers(value)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return str(value.dtype), value.shape, value.tobytes()
-    if isinstance(value, torch.Generator):
-        return _numbers(value.get_state())
-    if isinstance(value, _Cached):
-        return tuple(value.cache_info())
-    return type(value), [_content(part, seen) for part in _parts_of(value)]
-
-
-def _parts_of(value: Any) -> list[Any]:
-    if isinstance(value, FunctionType):
-        return [value.__code__.co_code]  # its state is a separate location
-    if isinstance(value, MethodType):
-        return [value.__func__, value.__self__]
-    parts = list(getattr(value, "__dict__", {}).items())
-    if isinstance(value, dict):
-        return parts + list(value.items())
-    if isinstance(value, list | tuple):
-        return parts + list(value)
-    if isinstance(value, set | frozenset):
-        return parts + sorted(value, key=repr)
-    if parts:
-        slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
-        return parts + [getattr(value, name, None) for name in slots]
-    try:
-        reduced = value.__reduce_ex__(4)[1:]  # what pickle would write: arguments, state, items
-    except (TypeError, AttributeError):
-        return []
-    return [list(part) if isinstance(part, Iterator) else part for part in reduced]
-
-
-def _numbers(tensor: Tensor) -> object:
-    try:
-        dense = tensor.detach().cpu().to_dense().contiguous().reshape(-1)
-        return tensor.dtype, tensor.shape, dense.view(torch.uint8).numpy().tobytes()
-    except (RuntimeError, NotImplementedError):
-        return tensor.dtype, tensor.shape
-
-
-def _named(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
 
 
 def _is_library(module: str | None) -> bool:

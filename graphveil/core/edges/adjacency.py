@@ -321,28 +321,6 @@ class Adjacency:
         """
         return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
-    def with_stored_zeros(self, weights: Tensor) -> Adjacency:
-        """Return the same entries with other weights, keeping entries of weight zero.
-
-        The stored entries then reveal more than the edges do. Paper mode needs this to match published code.
-
-        Args:
-            weights: Weights in [0, 1], float32 (stored edges).
-
-        Privacy:
-            Reads: the edges, exactly. Charges: nothing. The result is private, and shares the budget. No
-            guarantee covers the entries of weight zero.
-
-        >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
-        >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
-        tensor([1., 0.])
-        """
-        made = Adjacency._in_order(
-            self.indptr, self.indices, self.directed, self.edge_set, weights=weights, max_weight=1.0
-        )
-        made._check_weights()
-        return made
-
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
 

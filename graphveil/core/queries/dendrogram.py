@@ -471,8 +471,8 @@ class DendrogramChain:
     >>> tree = Dendrogram.balanced(4, np.random.default_rng(0))
     >>> chain = DendrogramChain(tree, no_pairs(), (np.array([0]), np.array([1])))
     >>> chain.run(10, ChainSchedule(), RowStream(bytes(32)))
-    >>> chain.tree.leaves, chain.likelihood[0]
-    (4, 0.0)
+    >>> chain.tree.leaves
+    4
     """
 
     def __init__(self, tree: Dendrogram, public: Pairs, private: Pairs) -> None:
@@ -491,19 +491,6 @@ class DendrogramChain:
     @property
     def tree(self) -> Dendrogram:
         return Dendrogram(self._left.copy(), self._right.copy())
-
-    @property
-    def likelihood(self) -> tuple[float, float]:
-        return float(self._scores[0::2].sum()), float(self._scores[1::2].sum())
-
-    @property
-    def counts(self) -> Ints:
-        """The public and the private edges of each node, (2n - 1, 2)."""
-        return self._counts.reshape(-1, 2).copy()
-
-    @property
-    def accepted(self) -> int:
-        return int(self._done[0])
 
     def run(self, steps: int, schedule: ChainSchedule, stream: RowStream, *, plain: bool = False) -> None:
         """Run steps with the words of a keyed stream; splitting a run into parts does not change the result.

@@ -21,8 +21,9 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import is_lazy
 
-from graphveil.core.clipping.isolation import ModuleCopies, reaches_compiled_code, state_of
+from graphveil.core.clipping.isolation import ModuleCopies
 from graphveil.errors import ConfigError
+from graphveil.estimators.own.module_state import reaches_compiled_code, state_of
 
 MAX_CONSTANT_NUMBERS = 1024  # size of a tensor without training: a table of the graph's nodes would be longer
 ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"

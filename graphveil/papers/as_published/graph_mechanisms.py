@@ -107,7 +107,9 @@ class PaperEdgeRand(GraphMechanism):
         source, target = stored.edge_index().numpy()
         slots = domain.slots.number(np.minimum(source, target), np.maximum(source, target))
         values = found.numpy()[np.searchsorted(found.numpy() >> 1, slots)] & 1
-        return stored.with_stored_zeros(torch.from_numpy(values.astype(np.float32)))
+        weights = torch.from_numpy(values.astype(np.float32))  # the constructor would drop those of zero
+        parts = stored.indptr, stored.indices, stored.directed, stored.edge_set
+        return Adjacency._in_order(*parts, weights=weights, max_weight=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
