@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeGuard, TypeVar
 
@@ -232,7 +233,7 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     check_size(1, MAX_GRID_BITS, grid_bits=grid_bits)
 
 
-def reject_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
+def reject_edges_stored_twice(query: Query, unit: Unit, *, directed: bool) -> None:
     """Reject undirected edges that are stored as directed edges, where each of the two would be counted."""
     if directed and isinstance(unit, UndirectedEdge):
         raise UnitError(
@@ -265,6 +266,12 @@ def by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
     if all(pays):
         return event
     return ByGroup(partition, tuple(event if one else Composed(()) for one in pays))
+
+
+def of_groups(values: Sequence[int], public: PublicInputs) -> Tensor:
+    """Return the value of each node's group, shape (N); all nodes are of the first group without groups."""
+    groups = torch.zeros(public.num_nodes, dtype=torch.int64) if public.groups is None else public.groups
+    return torch.tensor(values)[groups]
 
 
 def check_pays(pays: tuple[bool, ...]) -> None:

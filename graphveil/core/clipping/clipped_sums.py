@@ -214,7 +214,7 @@ def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | No
     tensor([0.5000, 1.0000, 1.0000])
     """
     factors = square_norms.sqrt().mul_((1 + MARGIN) / clip).reciprocal_().clamp_(max=1)
-    if all_finite(square_norms):
+    if math.isfinite(float(square_norms.sum())):  # as a sum is if its terms are
         return factors, None
     bad = ~square_norms.isfinite()
     factors[bad] = 0
@@ -258,11 +258,6 @@ def _pieces(gradients: Tensor) -> Sequence[Tensor]:
     """Return gradients (B, ..) as pieces of rows whose float64 copies fit into the cache."""
     rows = gradients.reshape(len(gradients), -1)
     return torch.split(rows, max(1, _CHUNK_NUMBERS // max(1, rows.shape[1])))
-
-
-def all_finite(values: Tensor) -> bool:
-    """Return whether all values are finite: a sum is finite only if its terms are."""
-    return math.isfinite(float(values.sum()))
 
 
 def targets_of(labels: Tensor, classes: int) -> Tensor:

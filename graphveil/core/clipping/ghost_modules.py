@@ -221,6 +221,9 @@ class GhostModule(ABC):
     its arguments.
     """
 
+    def __init__(self, *parts: "GhostModule") -> None:
+        self._parts = parts
+
     @abstractmethod
     def forward(self, x: Batch) -> tuple[Tensor, Any]:
         """Return the output, and the state for the backward pass."""
@@ -232,7 +235,8 @@ class GhostModule(ABC):
         """Collect the pairs; return the gradient with respect to the input if requested, else None."""
 
     def affines(self) -> "Iterator[Affine]":
-        yield from ()
+        for part in self._parts:
+            yield from part.affines()
 
 
 class Affine(GhostModule):
@@ -248,6 +252,7 @@ class Affine(GhostModule):
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
         self.sources = (weight.detach().t(), bias.detach())
 
     def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
@@ -277,6 +282,7 @@ class Activation(GhostModule):
     """
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         checks.one_of(_ACTIVATIONS, activation=name)
         self._function, self._times_slope = _ACTIVATIONS[name]
 
@@ -337,7 +343,7 @@ class GhostSequential(GhostModule):
     """
 
     def __init__(self, *parts: GhostModule) -> None:
-        self._parts = parts
+        super().__init__(*parts)
         trained = [any(True for _ in part.affines()) for part in parts]
         self._before = [any(trained[:i]) for i in range(len(parts))]  # whether an earlier part has parameters
 
@@ -358,10 +364,6 @@ class GhostSequential(GhostModule):
             gradient = part.backward(kept, gradient, gradient_factors, inputs=inputs or before)
         return gradient
 
-    def affines(self) -> Iterator[Affine]:
-        for part in self._parts:
-            yield from part.affines()
-
 
 class GhostBranches(GhostModule):
     """Parallel parts: block k of the columns goes through branch k, and the outputs are concatenated.
@@ -374,9 +376,6 @@ class GhostBranches(GhostModule):
     tensor([[1.0000, 1.0000],
             [0.5000, 0.5000]])
     """
-
-    def __init__(self, *parts: GhostModule) -> None:
-        self._parts = parts
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
         blocks = zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
@@ -393,7 +392,3 @@ class GhostBranches(GhostModule):
     ) -> None:
         for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
             part.backward(kept, gradient, gradient_factors, inputs=False)
-
-    def affines(self) -> Iterator[Affine]:
-        for part in self._parts:
-            yield from part.affines()

@@ -98,16 +98,19 @@ class Dendrogram:
         found[self.left[inner]], found[self.right[inner]] = inner, inner
         return found
 
-    @cached_property
-    def top_down(self) -> Ints:
-        found, waiting, leaves = list[int](), [self.root], self.leaves
-        left, right = self.left.tolist(), self.right.tolist()
+    def below(self, node: int) -> list[int]:
+        """Return the internal nodes of a subtree, from the top down."""
+        found, waiting = list[int](), [node]
         while waiting:
             node = waiting.pop()
-            if node >= leaves:
+            if node >= self.leaves:
                 found.append(node)
-                waiting += [right[node], left[node]]
-        return np.array(found, dtype=np.int64)
+                waiting += [int(self.right[node]), int(self.left[node])]
+        return found
+
+    @cached_property
+    def top_down(self) -> Ints:
+        return np.array(self.below(self.root), dtype=np.int64)
 
     @cached_property
     def size(self) -> Ints:
@@ -181,7 +184,7 @@ class DendrogramBlocks:
                 continue
             small = across[node] * ACROSS_TAU * epsilon <= 1 and inside[node] * INSIDE_TAU * epsilon <= 1
             if small or across[node]:
-                owner[_below(tree, node) if small else node] = len(found)
+                owner[tree.below(node) if small else node] = len(found)
                 found.append((node, bool(small), int(inside[node] if small else across[node])))
             if not small:
                 waiting += [int(tree.right[node]), int(tree.left[node])]
@@ -202,16 +205,6 @@ def private_slots(tree: Dendrogram, public: Ints) -> Ints:
     pairs[inner] = size[tree.left[inner]] * size[tree.right[inner]]
     ends = NodePairIndex(tree.leaves, directed=False).ends(public)
     return pairs - np.bincount(tree.lowest_common_ancestors(*ends), minlength=len(pairs))
-
-
-def _below(tree: Dendrogram, node: int) -> list[int]:
-    found, waiting = list[int](), [node]
-    while waiting:
-        here = waiting.pop()
-        if here >= tree.leaves:
-            found.append(here)
-            waiting += [int(tree.left[here]), int(tree.right[here])]
-    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

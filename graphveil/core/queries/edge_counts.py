@@ -16,7 +16,7 @@ from graphveil.core.events import Event, PairwiseGaussian, PureDP
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.held_out import HeldOutPairs, is_chosen_direction
+from graphveil.core.queries.held_out import HeldOutPairs, ends, is_chosen_direction
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
@@ -30,6 +30,7 @@ from graphveil.core.query import (
     are_numbers,
     check_noise,
     check_size,
+    of_groups,
     outside,
     reject_edges_stored_twice,
     require_edge_unit,
@@ -67,6 +68,7 @@ class EdgeCountQuery(GaussianQuery):
     stage: ClassVar[str] = "edge counts"
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
     linear_group_scaling: ClassVar[bool] = True  # all edges of one node may fall into one cell
+    check_unit = reject_edges_stored_twice  # such an edge would move two cells
 
     partition: str
     labeled: tuple[bool, ...]
@@ -93,12 +95,8 @@ class EdgeCountQuery(GaussianQuery):
     def changed(self, unit: Unit) -> int:
         return 1
 
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject undirected edges that are stored as directed edges: each would move two cells."""
-        reject_edges_stored_twice(unit, directed=directed)
-
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
-        inside = self._inside(public)
+        inside = of_groups(self.labeled, public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
                 f"the query needs {len(inside)} labels, and those of labeled groups must be from 0 to "
@@ -108,7 +106,7 @@ class EdgeCountQuery(GaussianQuery):
 
     @forms_private_sum("EdgeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        inside, classes = self._inside(data.public), self.classes
+        inside, classes = of_groups(self.labeled, data.public), self.classes
         # One more class, for nodes that do not count.
         codes = torch.where(inside, data.arrays[0], classes).numpy()
         shape = classes + 1, classes + 1
@@ -119,9 +117,6 @@ class EdgeCountQuery(GaussianQuery):
         noisy = torch.zeros(counts.shape, dtype=torch.float64)
         noisy[cells[0], cells[1]] = self.noisy_counts(counts[cells[0], cells[1]], data, key)
         return noisy
-
-    def _inside(self, public: PublicInputs) -> Tensor:
-        return torch.tensor(self.labeled)[public.groups]
 
     @property
     def needs_groups(self) -> bool:
@@ -217,6 +212,7 @@ class NeighborCountQuery(PureCountQuery):
     kind: ClassVar[str] = "neighbor_counts"
     stage: ClassVar[str] = "neighbor counts"
     data: ClassVar[type[NeighborCountData]] = NeighborCountData
+    check_unit = reject_edges_stored_twice  # such an edge would move two counts
 
     partition: str
     ranks: tuple[int, ...] | None
@@ -242,10 +238,6 @@ class NeighborCountQuery(PureCountQuery):
     def changed(self, unit: Unit) -> int:
         return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
 
-    def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Reject undirected edges that are stored as directed edges: each would move two counts."""
-        reject_edges_stored_twice(unit, directed=directed)
-
     def describe(self) -> QueryDescription:
         stage = f"{self.stage} ({self.classes} per node)"  # a plan may have several of them
         return replace(super().describe(), stage=stage, values_per_node=self.classes)
@@ -266,16 +258,10 @@ class NeighborCountQuery(PureCountQuery):
         return PreparedData(public, (classes,))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        ranks = None if private.directed else self._ranks(data)
+        counted_once = self.ranks is not None and not private.directed
+        ranks = of_groups(self.ranks or (), data.public).numpy() if counted_once else None
         classes = data.arrays[0].numpy()
         return private.rows(NoisyCounts(classes, ranks, self.classes, self.held_out, self.law, key))
-
-    def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
-        if self.ranks is None:
-            return None
-        groups = data.public.groups
-        of_nodes = torch.tensor(self.ranks)[torch.zeros_like(data.arrays[0]) if groups is None else groups]
-        return of_nodes.numpy()
 
     @property
     def groups(self) -> int:
@@ -307,8 +293,7 @@ class NoisyCounts(BlockWork):
         return out
 
     def _counts(self, edges: EdgeBlock) -> npt.NDArray[np.int64]:
-        sources = edges.sources.numpy().astype(np.int64)
-        targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+        sources, targets = ends(edges)
         kept = self.classes[sources] != NOT_COUNTED
         if self.ranks is not None:
             kept &= counts_at_target(sources, targets, self.ranks)

@@ -86,7 +86,7 @@ class EdgePairQuery(GaussianQuery):
         return 1.0
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        reject_edges_stored_twice(unit, directed=directed)
+        reject_edges_stored_twice(self, unit, directed=directed)
         check_symmetry(unit, symmetric=not directed)
 
 

@@ -14,6 +14,7 @@ from graphveil.core.events import Event, PureDP
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.edge_counts import NOT_COUNTED, PureCountQuery, counts_at_target
+from graphveil.core.queries.held_out import ends
 from graphveil.core.query import (
     PreparedData,
     PublicInputs,
@@ -23,6 +24,7 @@ from graphveil.core.query import (
     by_group,
     check_pays,
     check_size,
+    of_groups,
     outside,
 )
 from graphveil.core.unit import DirectedEdge, Unit
@@ -129,11 +131,7 @@ class RowCountQuery(PureCountQuery):
     @forms_private_sum("RowCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         ranks, starts, columns = (array.numpy() for array in data.arrays)
-        pays = torch.tensor(self.pays)
-        if data.public.groups is not None:
-            paying = pays[data.public.groups].numpy()
-        else:
-            paying = np.full(len(ranks), self.pays[0])
+        paying = of_groups(self.pays, data.public).numpy()
         counts = private.total(RowCells(ranks, starts, columns, paying, self.cells), (self.cells,))
         noisy, stream = np.empty(self.cells, dtype=np.float32), RowStream(key)
         for first in range(0, self.cells, _ROWS * _WIDTH):
@@ -161,8 +159,7 @@ class RowCells(BlockWork):
     def __call__(self, edges: EdgeBlock) -> Tensor:
         counts = np.zeros(self.cells, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
-            owners = piece.sources.numpy().astype(np.int64)
-            far = np.repeat(np.arange(piece.start, piece.stop), piece.degrees.numpy())
+            owners, far = ends(piece)
             at_far = counts_at_target(owners, far, self.ranks)
             start = self.starts[np.where(at_far, far, owners)]
             column = self.columns[np.where(at_far, owners, far)]

@@ -339,8 +339,7 @@ class TreeStepsQuery(DPSGDQuery):
             )
 
     def event(self, unit: Unit) -> Event:
-        records = require_record_unit(unit)
-        roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
+        records, roots = self._reach(unit)
         event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)
         if event.change > MAX_SHIFT * self.noise_multiplier:
             raise CalibrationError(
@@ -351,6 +350,9 @@ class TreeStepsQuery(DPSGDQuery):
 
     def sensitivity(self, unit: Unit) -> float:
         """Return (2 N - 1) C for the sum of one step, or 2 N C under replace-one."""
-        records = require_record_unit(unit)
-        roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
+        records, roots = self._reach(unit)
         return (2 * roots - (not records.replace_one)) * self.clip
+
+    def _reach(self, unit: Unit) -> tuple[NodeUnit, int]:
+        records = require_record_unit(unit)
+        return records, Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
