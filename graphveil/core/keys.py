@@ -30,23 +30,6 @@ NAMES_IN_KEYS = {
     "use_public_edges": "heed_public",
     "labeled": "labelled",
 }
-PARAMETERS_IN_KEYS = {  # of estimators
-    "max_degree": "assured_max_degree",
-    "max_union_degree": "max_degree",
-    "out_degree_bound": "degree_budget",
-    "target_to_labeled_weight": "back",
-    "self_training": "distil",
-    "unlabeled_send": "unlabelled_send",
-    "prior": "around",
-    "allow_high_noise": "accept_noise",
-    "max_out_edges": "out_slots",
-    "neighborhood": "reads",
-}
-VALUES_IN_KEYS = NAMES_IN_KEYS | {
-    "unlabeled": "unlabelled",
-    "neighbors": "neighbours",
-    "factorized": "factorised",
-}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphveil._util.files import load_checked, save_checked
 from graphveil.core.backends import AggregationBackend
 from graphveil.core.journal import FolderJournal, MemoryJournal
-from graphveil.core.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS, ReleaseKey
+from graphveil.core.keys import NAMES_IN_KEYS, ReleaseKey
 from graphveil.core.ledger import PrivacyLedger, ledger_of
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
@@ -28,6 +28,23 @@ Q = TypeVar("Q", bound=Query)
 OnProgress = Callable[[str, int, int], None]
 # Left out of the text unless they are set, since noise is bound to it.
 _ADDED_PARAMETERS = ("metric", "class_weight", "positive", "target_range")
+_PARAMETERS_IN_KEYS = {  # seeds have these names of parameters
+    "max_degree": "assured_max_degree",
+    "max_union_degree": "max_degree",
+    "out_degree_bound": "degree_budget",
+    "target_to_labeled_weight": "back",
+    "self_training": "distil",
+    "unlabeled_send": "unlabelled_send",
+    "prior": "around",
+    "allow_high_noise": "accept_noise",
+    "max_out_edges": "out_slots",
+    "neighborhood": "reads",
+}
+_VALUES_IN_KEYS = NAMES_IN_KEYS | {
+    "unlabeled": "unlabelled",
+    "neighbors": "neighbours",
+    "factorized": "factorised",
+}
 _FORMER_DEFAULTS = {"read_own_edges": False}  # of parameters that are None by default now
 
 
@@ -162,6 +179,6 @@ def configuration_text(parameters: Mapping[str, Any]) -> str:
             text = getattr(
                 value, "__name__", value
             )  # a function or class, whose text may contain a memory address
-            text = VALUES_IN_KEYS.get(text, text) if isinstance(text, str) else text
-            named[PARAMETERS_IN_KEYS.get(name, name)] = text
+            text = _VALUES_IN_KEYS.get(text, text) if isinstance(text, str) else text
+            named[_PARAMETERS_IN_KEYS.get(name, name)] = text
     return repr(sorted(named.items()))
