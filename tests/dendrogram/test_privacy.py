@@ -78,7 +78,7 @@ def test_the_weight_of_a_move_bounds_all_three_kinds_of_edges(
         chain = DendrogramChain(tree, no_pairs(), (one[kept], other[kept]))
         before, arrays = likelihood(chain)[1], [array.tolist() for array in chain._arrays]
         seen.clear()
-        walks.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
+        walks.walk((1, 0, leaves, 1, 0, 1), [[0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays])
         gain = math.fsum(arrays[5][1::2]) - before
         assert seen == ([pytest.approx(0.4 * gain / max(prices), rel=1e-9)] if gain < 0 else [])
         checked += gain < 0

@@ -126,7 +126,7 @@ def _proposal(
     )
     lists = [array.tolist() for array in chain._arrays]
     numbers = 1, 0, tree.leaves, *schedule.numbers
-    walks.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]
+    walks.walk(numbers, [schedule.weights.tolist(), [pick], [turn], [0.0], *lists])
     moved = Dendrogram(np.array(lists[0]), np.array(lists[1]))
     return shape_of(moved), float(np.exp(seen[0])) if seen else 1.0
 

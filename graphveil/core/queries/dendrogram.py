@@ -12,6 +12,7 @@ One edge moves the likelihood by at most ``sensitivity``, and few steps depend o
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, log, log1p
@@ -264,42 +265,18 @@ def step_bound(slots: int) -> float:
     return log(slots) + (slots - 1) * log1p(1.0 / (slots - 1)) if slots > 1 else 0.0
 
 
-def walk(
-    steps: int,
-    first: int,
-    leaves: int,
-    every: int,
-    joint: int,
-    lazy: int,
-    weights: Floats,
-    pick: Ints,
-    turn: Ints,
-    coin: Floats,
-    left: Ints,
-    right: Ints,
-    parent: Ints,
-    size: Ints,
-    counts: Ints,
-    scores: Floats,
-    head: Ints,
-    following: Ints,
-    one: Ints,
-    other: Ints,
-    kind: Ints,
-    under: Ints,
-    done: Ints,
-) -> None:
+def walk(numbers: tuple[int, ...], arrays: Sequence[Any]) -> None:
     """Run steps of the chain, in place.
 
-    Args:
-        joint: Whether private steps also use the public change.
-        lazy: Whether private steps stay with probability 1/2, and use the exact weight of each move.
-        weights: Weight of the public change, of the private one, and the loss kappa of a lazy step.
-        pick, turn, coin: For each step: the internal node, which of two moves, and a uniform in [0, 1); a
-            lazy step stays for turns of 2 and 3.
-        counts, scores: For each node: public, private.
-        head, following: The first edge of each node, and the next edge of each edge; -1 is none.
+    With ``joint`` private steps also use the public change. With ``lazy`` they stay with probability 1/2, and
+    use the exact weight of each move. ``weights`` are those of the public change and of the private one, and
+    the loss kappa of a lazy step. Each step has an internal node (``pick``), one of two moves (``turn``; a
+    lazy step stays for 2 and 3), and a uniform in [0, 1) (``coin``). Nodes have public and private ``counts``
+    and ``scores``, and their first edge (``head``), and edges have the next one (``following``); -1 is none.
     """
+    steps, first, leaves, every, joint, lazy = numbers
+    weights, pick, turn, coin, left, right, parent, size, counts, scores, *lists = arrays
+    head, following, one, other, kind, under, done = lists
     for step in range(steps):
         private = int((first + step + 1) % every == 0)
         if private and lazy and turn[step] > 1:
@@ -506,7 +483,7 @@ class DendrogramChain:
                 _kernels.walk(numbers, arrays)
             else:  # on lists of plain numbers, which are faster to read one by one
                 lists = [array.tolist() for array in arrays]
-                walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
+                walk(numbers, lists)
                 for array, changed in zip(arrays, lists, strict=True):
                     array[:] = changed
             self._steps += count
