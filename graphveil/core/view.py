@@ -10,7 +10,6 @@ This stops accidents. Python code that wants to read the data can.
 """
 
 import copy
-import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency, ProtectedEdges
 from graphveil.core.features import ProtectedRows
+from graphveil.core.keys import keyed_digest
 from graphveil.core.unit import LocalAttributes, Node, NodeRecord, Person, Unit
 from graphveil.errors import ProtectedDataError
 
@@ -176,13 +176,8 @@ def owner_total(counts: Any) -> int | None:
 def cache_key(rows: Any) -> str:
     """Return a digest of rows, for a cache in memory; it is not stored or sent."""
     x = unwrapped(rows)
-    arrays = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x.numpy(),)
-    digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
-    for array in arrays:
-        flat = np.ascontiguousarray(array)
-        digest.update(f"{flat.dtype}".encode())
-        digest.update(flat.data.cast("B") if flat.size else b"")
-    return digest.hexdigest()
+    parts = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x,)
+    return keyed_digest(b"cache", torch.tensor(x.shape), *map(torch.as_tensor, parts))
 
 
 def kept_rows(
