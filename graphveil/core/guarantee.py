@@ -50,7 +50,6 @@ from graphveil.core.unit import (
     NoUnit,
     UndirectedEdge,
     Unit,
-    parse_unit,
 )
 from graphveil.errors import PrivacyError, UnitError
 
@@ -82,33 +81,42 @@ class Words(Protocol):
         """Return the formal statement of a guarantee."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Guarantee(Facts):
     """Guarantee of a trained object: the protected unit, the outputs, and what is not covered.
 
-    ``valid`` is False if any step has a known deviation, such as reproducible noise. The
-    guarantee summary then begins with the reasons.
+    It is valid unless any step has a known deviation, such as reproducible noise. The guarantee summary then
+    begins with the reasons.
 
     Args:
-        unit: Name of the privacy unit.
-        epsilon: Epsilon at ``delta``.
-        delta: Delta of the guarantee.
-        releases: Number of releases; each is one ledger entry.
-        event: Event that was accounted for.
+        protected: Privacy unit.
+        event: Event, accounted for under this unit.
+        delta: Delta to account for.
+        releases: Number of releases in the event; each is one entry of a privacy ledger, for any number of
+            queries.
         slack: Part of delta that covers the finite resolution of the noise.
-        valid: Whether the guarantee is valid.
-        deviations: Reasons why the guarantee is not valid.
-        notes: Additional sentences of the summary.
-        linear_group_scaling: Whether the shifts of several edges add up in length.
-        replace_one: Whether neighboring datasets replace a record.
-        max_degree: Maximum degree that the data owner asserts.
-        edge_use: How edges are read under node-level privacy units.
-        edge_mu: Bound on the mu of one mutual edge under ``node-record``.
-        coalition_mu: Bound on mu under ``node`` for graphs in which edges with some people are the same.
-        received: Whether only LDP reports arrived here.
-        graph: Whether a whole graph was released.
-        labels_public: Whether only features are randomized.
-        additional: Guarantees for other units or data.
+        deviations: Reasons why the guarantee is not valid, if it is not.
+        notes: Additional sentences of the guarantee summary.
+        linear_group_scaling: False for aggregates alone, of equal weights and noise in both directions of an
+            edge.
+        edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if noisy queries
+            alone read them; ``read`` if a prediction also reads the node's own list; or ``neighbors`` if it
+            also reads their lists, so that only the parameters are covered. Under every unit: ``lists`` if
+            edges are items on the lists of users.
+        edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None if
+            there is no such bound.
+        coalition_mu: Under ``node``: mu if a node keeps its edges with people who see their own predictions,
+            which may read their own lists; None if there is no such bound.
+        received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
+        graph: Whether a whole graph was released, from which all other results follow.
+        labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
+            public.
+        additional: Guarantees for other units or data, which are never added to this one.
+
+    Raises:
+        ConfigError: If delta or the slack is outside [0, 1].
+        UnitError: If a prediction reads edges that the unit protects as part of other records.
 
     Privacy:
         Computed from events and public parameters alone. Charges: nothing. All fields are public.
@@ -121,18 +129,14 @@ class Guarantee(Facts):
     Guarantee(unit='undirected-edge', epsilon=1, delta=1e-07, releases=1)
     """
 
-    unit: str
-    epsilon: float
+    protected: Unit
+    event: Event
     delta: float
     releases: int
-    event: Event
     slack: float = 0.0
-    valid: bool = True
     deviations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     linear_group_scaling: bool = True
-    replace_one: bool = False
-    max_degree: int | None = None
     edge_use: EdgeUse = "queried"
     edge_mu: float | None = None
     coalition_mu: float | None = None
@@ -142,60 +146,33 @@ class Guarantee(Facts):
     additional: "tuple[Guarantee, ...]" = ()
     words: ClassVar[Words]  # ``graphveil.privacy`` sets it
 
+    def __post_init__(self) -> None:
+        unit = self.protected
+        checks.within(0, 1, delta=self.delta, slack=self.slack)
+        if isinstance(unit, NodeBoundedDegree) and self.edge_use == "read":
+            raise UnitError(
+                "Under unit 'node-bounded-degree' both ends of an edge own it, so a prediction from a "
+                "node's own edges depends on other nodes' records. Use unit 'node-record', or "
+                "read_own_edges=False."
+            )
+        if self.edge_use == "lists" and not isinstance(unit, NodeRecord | DirectedEdge):
+            raise UnitError(
+                f"unit {unit.name!r} does not protect item lists. Use unit 'node-record' or 'directed-edge'."
+            )
+        _ = self.epsilon  # which rejects an event without accounting
+
     @classmethod
     @checked
-    def from_event(
-        cls,
-        unit: Unit,
-        event: Event,
-        *,
-        delta: float,
-        releases: int,
-        slack: float = 0.0,
-        deviations: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
-        linear_group_scaling: bool = True,
-        edge_use: EdgeUse = "queried",
-        edge_mu: float | None = None,
-        coalition_mu: float | None = None,
-        received: bool = False,
-        graph: bool = False,
-        labels_public: bool = False,
-        additional: "tuple[Guarantee, ...]" = (),
-    ) -> "Guarantee":
+    def from_event(cls, unit: Unit, event: Event, **details: Any) -> "Guarantee":
         """Account for an event.
 
         Args:
             unit: Privacy unit.
             event: Event, accounted for under this unit.
-            delta: Delta to account for.
-            releases: Number of releases in the event; each is one entry of a privacy ledger, for any number
-                of queries.
-            slack: Part of delta that covers the finite resolution of the noise.
-            deviations: Reasons why the guarantee is not valid, if it is not.
-            notes: Additional sentences of the guarantee summary.
-            linear_group_scaling: False for aggregates alone, of equal weights and noise in both directions of
-                an edge.
-            edge_use: Under node-level privacy units: ``never`` if no edges are read; ``queried`` if noisy
-                queries alone read them; ``read`` if a prediction also reads the node's own list; or
-                ``neighbors`` if it also reads their lists, so that only the parameters are covered. Under
-                every unit: ``lists`` if edges are items on the lists of users.
-            edge_mu: Under ``node-record``: bound on the mu of one mutual edge, which is in two records; None
-                if there is no such bound.
-            coalition_mu: Under ``node``: mu if a node keeps its edges with people who see their own
-                predictions, which may read their own lists; None if there is no such bound.
-            received: Under ``local-attributes``: whether only LDP reports arrived here, randomized elsewhere.
-            graph: Whether a whole graph was released, from which all other results follow.
-            labels_public: Under ``local-attributes``: whether only features are randomized, and labels are
-                public.
-            additional: Guarantees for other units or data, which are never added to this one.
+            details: Other fields of the guarantee; ``delta`` and ``releases`` are required.
 
         Returns:
             The guarantee.
-
-        Raises:
-            ConfigError: If delta or the slack is outside [0, 1].
-            UnitError: If a prediction reads edges that the unit protects as part of other records.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
         >>> from graphveil._util.figures import format_upper_bound, percent_up
@@ -204,39 +181,7 @@ class Guarantee(Facts):
         >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
         ('0.7256', True)
         """
-        checks.within(0, 1, delta=delta, slack=slack)
-        if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
-            raise UnitError(
-                "Under unit 'node-bounded-degree' both ends of an edge own it, so a prediction from a "
-                "node's own edges depends on other nodes' records. Use unit 'node-record', or "
-                "read_own_edges=False."
-            )
-        if edge_use == "lists" and not isinstance(unit, NodeRecord | DirectedEdge):
-            raise UnitError(
-                f"unit {unit.name!r} does not protect item lists. Use unit 'node-record' or 'directed-edge'."
-            )
-        curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
-        return cls(
-            unit=unit.name,
-            epsilon=curve.epsilon(delta - slack),
-            delta=delta,
-            releases=releases,
-            event=event,
-            slack=slack,
-            valid=not deviations and not isinstance(unit, NoUnit),
-            deviations=deviations,
-            notes=notes,
-            linear_group_scaling=linear_group_scaling,
-            replace_one=isinstance(unit, NodeUnit) and unit.replace_one,
-            max_degree=unit.max_degree if isinstance(unit, NodeBoundedDegree) else None,
-            edge_use=edge_use,
-            edge_mu=edge_mu,
-            coalition_mu=coalition_mu,
-            received=received,
-            graph=graph,
-            labels_public=labels_public,
-            additional=additional,
-        )
+        return cls(protected=unit, event=event, **details)
 
     @classmethod
     def compose(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
@@ -272,17 +217,16 @@ class Guarantee(Facts):
         ]
         known = [square for square in squares if square is not None]
         coalitions = [one.coalition_mu for one in guarantees if one.coalition_mu is not None]
-        whole = replace(
-            _common(guarantees),
+        return replace(
+            first,
+            **_common(guarantees),
             event=event,
             delta=delta,
             slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=math.sqrt(sum(known)) if len(known) == len(squares) else None,
             coalition_mu=math.hypot(*coalitions) if len(coalitions) == len(guarantees) else None,
-            additional=_merge_additional(guarantees),
         )
-        return replace(whole, epsilon=whole._at(whole.curve))
 
     @classmethod
     def compose_parallel(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
@@ -325,16 +269,34 @@ class Guarantee(Facts):
         if isinstance(first.protected, LocalAttributes):
             reports = worst_case_ldp_reports([one.event for one in guarantees])
             delta = float(exact_sum([report.delta for report in ldp_reports_of(reports)]))
-            worst = replace(_common(guarantees), event=reports, delta=delta)
-        else:
-            cases, slack = OneOf(tuple(one.event for one in guarantees)), max(one.slack for one in guarantees)
-            worst = replace(_common(guarantees), event=cases, slack=slack)
-        return replace(worst, epsilon=worst._at(worst.curve), additional=_merge_additional(guarantees))
+            return replace(first, **_common(guarantees), event=reports, delta=delta)
+        cases, slack = OneOf(tuple(one.event for one in guarantees)), max(one.slack for one in guarantees)
+        return replace(first, **_common(guarantees), event=cases, slack=slack)
+
+    @property
+    def unit(self) -> str:
+        """Name of the privacy unit."""
+        return self.protected.name
+
+    @property
+    def replace_one(self) -> bool:
+        """Whether neighboring datasets replace a record."""
+        return isinstance(self.protected, NodeUnit) and self.protected.replace_one
+
+    @property
+    def max_degree(self) -> int | None:
+        """Maximum degree that the data owner asserts."""
+        return self.protected.max_degree if isinstance(self.protected, NodeBoundedDegree) else None
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is a guarantee: unit ``none`` has none, and deviations invalidate any."""
+        return not self.deviations and self.unit != NoUnit.name
 
     @cached_property
-    def protected(self) -> Unit:
-        """The unit of protection."""
-        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)
+    def epsilon(self) -> float:
+        """Epsilon at ``delta``; infinity if the slack is all of it."""
+        return self.curve.epsilon(self._left) if self._left > 0 or self.slack == 0 else math.inf
 
     @property
     def curve(self) -> Curve:
@@ -452,8 +414,7 @@ class Guarantee(Facts):
         Returns:
             The new guarantee.
         """
-        listed = tuple(dict.fromkeys((*self.deviations, *more)))
-        return replace(self, deviations=listed, valid=self.valid and not listed)
+        return replace(self, deviations=tuple(dict.fromkeys((*self.deviations, *more))))
 
     def with_additional(self, *others: "Guarantee") -> "Guarantee":
         """Return the guarantee with additional ones for other units or data.
@@ -617,23 +578,15 @@ class Guarantee(Facts):
         """The part of delta that the slack leaves."""
         return self.delta - self.slack
 
-    def _at(self, curve: Curve) -> float:
-        return curve.epsilon(self._left) if self._left > 0 or self.slack == 0 else math.inf
 
-
-def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the first of several guarantees with the notes and deviations of all, for any composition."""
-    return replace(
-        guarantees[0],
-        releases=sum(one.releases for one in guarantees),
-        valid=all(one.valid for one in guarantees),
-        deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
-        linear_group_scaling=any(one.linear_group_scaling for one in guarantees),
-        received=all(one.received for one in guarantees),
-        graph=all(one.graph for one in guarantees),
-    )
-
-
-def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
+def _common(guarantees: Sequence[Guarantee]) -> dict[str, Any]:
+    """Return what several guarantees have together, for any composition."""
     kinds = zip(*(one.additional for one in guarantees), strict=True)
-    return tuple(Guarantee.compose(kind) for kind in kinds)
+    return {
+        "releases": sum(one.releases for one in guarantees),
+        "deviations": tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
+        "linear_group_scaling": any(one.linear_group_scaling for one in guarantees),
+        "received": all(one.received for one in guarantees),
+        "graph": all(one.graph for one in guarantees),
+        "additional": tuple(Guarantee.compose(kind) for kind in kinds),
+    }

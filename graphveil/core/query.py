@@ -203,14 +203,14 @@ class GaussianQuery(Query):
     def unit_steps(self) -> float:
         return 2.0**self.grid_bits
 
-    def draw(self, data: PreparedData, key: bytes, rows: int, width: int) -> npt.NDArray[Any]:
+    def noise_table(self, data: PreparedData, key: bytes, rows: int, width: int) -> npt.NDArray[Any]:
         """Return rows of noise on the grid, all of one law."""
         noise = data.public.sampler(self.noise[0] * self.unit_steps)
         return noise.draw(RowStream(key), np.arange(rows), width)
 
     def noisy_counts(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:
         """Return whole numbers with noise, one row of noise for each, in float64."""
-        drawn = self.draw(data, key, len(exact), 1)[:, 0]
+        drawn = self.noise_table(data, key, len(exact), 1)[:, 0]
         return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
 
 

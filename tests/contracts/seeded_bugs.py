@@ -230,8 +230,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.pair_sums:PairSumQuery.answer",
-                "self.draw(data, key, 1, width)[0]",
-                "self.draw(data, key, 1, width)[0] // 2",
+                "self.noise_table(data, key, 1, width)[0]",
+                "self.noise_table(data, key, 1, width)[0] // 2",
             )
         ],
         test=[
@@ -1055,7 +1055,7 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.draw",
+                "graphveil.core.query:GaussianQuery.noise_table",
                 "sampler(self.noise[0]",
                 "sampler(0.96 * self.noise[0]",
             )
@@ -1067,7 +1067,7 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.draw",
+                "graphveil.core.query:GaussianQuery.noise_table",
                 "np.arange(rows)",
                 "np.zeros(rows, dtype=np.int64)",
             )
@@ -4571,8 +4571,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "self.draw(data, key, self.columns, self.cells)",
-                "self.draw(data, key, self.columns, self.cells) // 2",
+                "self.noise_table(data, key, self.columns, self.cells)",
+                "self.noise_table(data, key, self.columns, self.cells) // 2",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -4582,8 +4582,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "self.draw(data, key, self.columns, self.cells)",
-                "self.draw(data, key, 1, self.cells).repeat(self.columns, axis=0)",
+                "self.noise_table(data, key, self.columns, self.cells)",
+                "self.noise_table(data, key, 1, self.cells).repeat(self.columns, axis=0)",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -5903,8 +5903,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.list_products:ListProductQuery.answer",
-                "self.draw(data, key, self.columns, self.columns)",
-                "self.draw(data, key, self.columns, self.columns) // 2",
+                "self.noise_table(data, key, self.columns, self.columns)",
+                "self.noise_table(data, key, self.columns, self.columns) // 2",
             )
         ],
         test=[

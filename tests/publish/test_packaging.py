@@ -8,6 +8,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import graphveil as gv
+from graphveil.core.events import NonPrivate
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.fitted import snapshot_of
 from graphveil.estimators.pyfunc import ReleasedModel, _load_pyfunc
@@ -95,7 +96,7 @@ def test_cards_of_models_of_pairs_are_read_by_the_hub(tmp_path: Path) -> None:
 def test_descriptions_of_any_figures_are_yaml(model: gv.GAP) -> None:
     yaml = pytest.importorskip("yaml")
     for delta in (0.0, 1e-07, 2.5e-12, 0.25):
-        guarantee = replace(model.guarantee, delta=delta, epsilon=float("inf"))
+        guarantee = replace(model.guarantee, delta=delta, event=NonPrivate())
         reported = yaml.safe_load(mlmodel(replace(snapshot_of(model.fitted), guarantee=guarantee)))
         figures = {"unit": "undirected-edge", "valid": guarantee.valid, "epsilon": None, "delta": delta}
         assert reported["metadata"] == figures | {"method": "gap"}

@@ -156,7 +156,7 @@ class ListProductQuery(GaussianQuery):
             total += (lists.T.multiply(above[lengths]).tocsr() @ lists).toarray()
             ends = np.repeat(diagonal[lengths] - above[lengths], lengths)
             np.add.at(total, (lists.indices, lists.indices), ends)
-        total += self.draw(data, key, self.columns, self.columns)
+        total += self.noise_table(data, key, self.columns, self.columns)
         return torch.from_numpy(total[np.triu_indices(self.columns)] / self.unit_steps)
 
 

@@ -359,7 +359,7 @@ class PairSumQuery(EdgePairQuery):
         work = PairSums(data.parts, self.each, self.symmetric, self.held_out)
         width = numbers_of(self.terms)
         exact = private.total(work, (width,))
-        return torch.from_numpy((exact + self.draw(data, key, 1, width)[0]) / self.unit_steps)
+        return torch.from_numpy((exact + self.noise_table(data, key, 1, width)[0]) / self.unit_steps)
 
     @property
     def each(self) -> int:

@@ -425,7 +425,7 @@ class ClassMomentsQuery(RecordCountQuery):
         whole[whole.square().sum(dim=1) > int(steps) ** 2] = 0
         inside = (classes >= 0) & (classes < self.classes)
         member = one_hot(classes[inside], self.classes)
-        drawn = self.draw(data, key, self.classes, self.dim + 1)
+        drawn = self.noise_table(data, key, self.classes, self.dim + 1)
         exact = (member.T @ whole[inside]).numpy()
         return torch.from_numpy((exact + drawn) / steps) / factors
 

@@ -285,7 +285,7 @@ class FeatureHistogramQuery(RecordCountQuery):
     @forms_private_sum("FeatureHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         (cells,) = data.arrays
-        drawn = self.draw(data, key, self.columns, self.cells)
+        drawn = self.noise_table(data, key, self.columns, self.cells)
         for own, column in zip(drawn, cells.T, strict=True):
             inside = column[(column >= 0) & (column < self.cells)].to(torch.int64)
             own += torch.bincount(inside, minlength=self.cells).numpy() * int(self.unit_steps)
