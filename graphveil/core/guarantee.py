@@ -23,7 +23,6 @@ from graphveil.core.accounting.accountant import (
     Curve,
     NoPrivacyCurve,
     multi_edge_epsilon,
-    node_group_epsilon,
     privacy_curve,
     total_mu,
 )
@@ -301,7 +300,7 @@ class Guarantee(Facts):
     @property
     def curve(self) -> Curve:
         """The privacy curve."""
-        return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
+        return NoPrivacyCurve() if isinstance(self.protected, NoUnit) else privacy_curve(self.event)
 
     @property
     def covers(self) -> str:
@@ -377,7 +376,11 @@ class Guarantee(Facts):
 
     @checked
     def group_epsilon(self, num_edges: int) -> float:
-        """Return epsilon, under edge-level privacy units, for several edges together.
+        """Return epsilon, under edge-level privacy units, for several edges together (group privacy).
+
+        In the worst case the shifts of k edges add up in length: k mu. Aggregates of equal weight and noise
+        (``linear_group_scaling`` False) give less: k edges meet in one aggregate only, and k other aggregates
+        change by one edge each.
 
         Args:
             num_edges: Number of edges of one person.
@@ -394,16 +397,14 @@ class Guarantee(Facts):
         12.892
         """
         checks.integer_at_least(1, num_edges=num_edges)
-        unit, linear_group_scaling = self.protected, self.linear_group_scaling
-        if not isinstance(unit, UndirectedEdge | DirectedEdge):
+        if not isinstance(self.protected, UndirectedEdge | DirectedEdge):
             raise UnitError(
                 f"unit {self.unit!r} has no guarantee for several edges. The guarantee of a whole record "
                 "is epsilon."
             )
-        directed = unit.name == DirectedEdge.name  # where an edge of a person is stored twice if it is mutual
-        return node_group_epsilon(
-            self.event, num_edges, self._left, directed=directed, linear_group_scaling=linear_group_scaling
-        )
+        edges = num_edges * (2 if self.unit == DirectedEdge.name else 1)  # a mutual edge is stored twice
+        squared = edges**2 if self.linear_group_scaling else edges * (num_edges + 1) / 2
+        return multi_edge_epsilon(self.event, edges, math.sqrt(squared), self._left)
 
     def with_deviations(self, *more: str) -> "Guarantee":
         """Return the guarantee with further deviations, each once; with any it is not valid.

@@ -663,23 +663,6 @@ def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any
     return loss.step_loss(kind, interval)
 
 
-def node_group_epsilon(
-    event: Event, num_edges: int, delta: float, *, directed: bool, linear_group_scaling: bool
-) -> float:
-    """Return epsilon for all k edges of one person together (group privacy).
-
-    In the worst case the shifts add up in length: k mu. Aggregates of equal weight and noise
-    (``linear_group_scaling`` False) give less: k edges meet in one aggregate only, and k other aggregates
-    change by one edge each.
-
-    >>> round(node_group_epsilon(Gaussian(0.2), 2, 1e-7, directed=False, linear_group_scaling=True), 3)
-    1.956
-    """
-    edges = num_edges * (2 if directed else 1)  # stored edges of so many undirected edges
-    squared = edges**2 if linear_group_scaling else edges * (num_edges + 1) / 2
-    return multi_edge_epsilon(event, edges, math.sqrt(squared), delta)
-
-
 def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -> float:
     """Return epsilon for k edges, bounded by k times the shift of one edge.
 
