@@ -90,11 +90,9 @@ def main() -> None:
 
 def cli_pages() -> dict[str, str]:
     """Return the page of each command, and an index."""
-    import typer.main
+    from graphveil.cli import command as root
 
-    from graphveil.cli import app
-
-    group: Any = typer.main.get_command(app)
+    group = root()
     lines = ["# Command line", "", "Run `graphveil COMMAND --help` for the same text in a terminal.", ""]
     lines += ["| command | purpose |", "|---|---|"]
     pages = {}

@@ -9,52 +9,43 @@ import atexit
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from graphveil import __version__
 from graphveil._util import process
-from graphveil.cli import (
-    attack,
-    check,
-    collect,
-    inspect,
-    ledger,
-    perturb,
-    predict,
-    prepare,
-    reproduce,
-    serve,
-    sweep,
-    train,
-)
 from graphveil.cli.failures import ClosedOutput, run_guarded
 from graphveil.cli.help import Command, Group
 from graphveil.cli.options import with_options
 
-_COMMANDS: tuple[Callable[..., Any], ...] = (
-    train.demo,
-    inspect.datasets,
-    check.check,
-    prepare.prepare,
-    train.train,
-    sweep.sweep,
-    inspect.report,
-    reproduce.reproduce,
-    predict.predict,
-    perturb.perturb,
-    perturb.compare,
-    inspect.calibrate,
-    attack.audit,
-    inspect.explain,
-    serve.serve,
-    serve.keys,
+# Module and function of each command; the function has the name of the command.
+_COMMANDS = (
+    "train:demo",
+    "inspect:datasets",
+    "check:check",
+    "prepare:prepare",
+    "train:train",
+    "sweep:sweep",
+    "inspect:report",
+    "reproduce:reproduce",
+    "predict:predict",
+    "perturb:perturb",
+    "perturb:compare",
+    "inspect:calibrate",
+    "attack:audit",
+    "inspect:explain",
+    "serve:serve",
+    "serve:keys",
 )
-_GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
+_GROUPS = {
     "attack": (
         """Attack a finished run.
 
@@ -62,7 +53,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
             graphveil attack linkteller runs/first
             graphveil attack membership runs/first --shadows 8
         """,
-        (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
+        ("linkteller", "topology", "membership", "reconstruction", "poisoning"),
     ),
     "ledger": (
         """Manage the privacy ledger.
@@ -72,16 +63,8 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
             graphveil ledger list
         """,
         (
-            ledger.init,
-            ledger.list_,
-            ledger.show,
-            ledger.verify,
-            ledger.check_runs,
-            ledger.export,
-            ledger.raise_,
-            ledger.unbind,
-            ledger.backup,
-            ledger.restore,
+            *("init", "list_", "show", "verify", "check_runs", "export", "raise_", "unbind", "backup"),
+            "restore",
         ),
     ),
     "collect": (
@@ -93,9 +76,35 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
             graphveil collect randomize --protocol survey.json --nodes own.csv --id user --label plan
                 --out reports.csv
         """,
-        (collect.protocol, collect.show, collect.randomize, collect.decode, collect.learn),
+        ("protocol", "show", "randomize", "decode", "learn"),
     ),
 }
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Commands by name; each is imported on first use."""
+
+    def __init__(self, places: Iterable[str]) -> None:
+        functions = ((place, place.partition(":")[2]) for place in places)
+        self._places = {name.removesuffix("_").replace("_", "-"): place for place, name in functions}
+
+    def __getitem__(self, name: str) -> Any:
+        return _loaded_command(name, self._places[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+@cache
+def _loaded_command(name: str, place: str) -> Any:
+    module, _, function = place.partition(":")
+    callback = with_options(getattr(import_module(f"graphveil.cli.{module}"), function))
+    info = CommandInfo(name, cls=Command, callback=callback)
+    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+
 
 app = typer.Typer(
     name="graphveil",
@@ -107,14 +116,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`graphveil COMMAND --help` shows the options and examples of a command.",
 )
-for _command in _COMMANDS:
-    app.command(cls=Command)(with_options(_command))
-for _name, (_help, _members) in _GROUPS.items():
-    _group = typer.Typer(cls=Group, no_args_is_help=True, help=_help)
-    for _command in _members:
-        _words = _command.__name__.removesuffix("_").replace("_", "-")
-        _group.command(_words, cls=Command)(with_options(_command))
-    app.add_typer(_group, name=_name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -142,7 +143,20 @@ def graphveil(
 
 @cache
 def command() -> Any:
-    return typer.main.get_command(app)
+    root: Any = typer.main.get_command(app)
+    groups = {
+        name: Group(
+            name=name,
+            commands=LazyCommands(f"{name}:{member}" for member in members),
+            help=words,
+            no_args_is_help=True,
+            rich_markup_mode="rich",
+        )
+        for name, (words, members) in _GROUPS.items()
+    }
+    commands: Any = LazyCommands(_COMMANDS)
+    root.commands = ChainMap(groups, commands)  # which lists its last map first
+    return root
 
 
 def _prepare_streams() -> None:
