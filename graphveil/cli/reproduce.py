@@ -1,16 +1,11 @@
-"""``reproduce``: tables and figures of papers next to our results; a live grid of progress."""
+"""``reproduce``: tables and figures of papers next to our results."""
 
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Interval
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
@@ -19,13 +14,10 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.papers.as_published.grid import ReproductionGrid
-    from graphveil.papers.as_published.measures import Measurement
     from graphveil.papers.as_published.outputs import Results
-    from graphveil.papers.as_published.target import ReproductionCell, ReproductionOptions, ReproductionTarget
 
 LIST = "list"
 _MAX_JOBS = 4  # by default: each cell needs about a gigabyte
-_NOTE_INTERVAL = 30.0  # seconds between two lines without a live grid
 _MODES = {
     "paper": "paper: the paper's algorithm, accounting and search; no valid guarantee",
     "strict": "strict: one valid guarantee per cell; the data are public, and no ledger is charged",
@@ -112,8 +104,8 @@ def reproduce(
     )
     screen.print_facts(f"{named.title} ({named.source})", _facts(grid))
     with explain_resume_on_failure(folder.root, by_flag=False):
-        with LiveProgress(screen, named, run_options, jobs) as listener:
-            finished = grid.run(listener)
+        with screen.bars() as bars:
+            finished = grid.run(bars)
         results = Results(named, run_options, finished)
         files = results.write(folder.root)
         with report_output_failure(folder.root, again=True):
@@ -168,102 +160,3 @@ def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Scr
     screen.print_line("")
     screen.print_facts("Files", [(path.name, str(path)) for path in files])
     screen.emit_json({**results.verdict(), "out": str(folder)})
-
-
-class LiveProgress:
-    """The progress grid: a row for each line, a column for each point, finished cells, and the time left.
-
-    On a terminal it is redrawn after every cell; elsewhere the progress is printed from time to time.
-    """
-
-    def __init__(
-        self, screen: Screen, target: "ReproductionTarget", run_options: "ReproductionOptions", jobs: int
-    ) -> None:
-        self._screen, self._target, self._run_options, self._jobs = screen, target, run_options, jobs
-        self._live = Live(console=screen.notes, transient=True, auto_refresh=False)
-        self._shown = screen.notes.is_terminal
-        self._cells: Sequence[ReproductionCell] = ()
-        self._found: dict[str, Measurement] = {}
-        self._seconds: dict[str, list[float]] = {}
-        self._began = self._last_note = time.monotonic()
-
-    def __enter__(self) -> "LiveProgress":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._shown:
-            self._live.stop()
-
-    def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
-        from graphveil._util.figures import counted
-
-        self._cells, self._found = cells, dict(done)
-        self._began = self._last_note = time.monotonic()
-        if done:
-            self._screen.note(f"{counted(len(done), 'cell')} finished before")
-        if self._shown:
-            self._live.start()
-            self._live.update(self._table(), refresh=True)
-
-    def done(self, cell: "ReproductionCell", found: "Measurement", seconds: float) -> None:
-        self._found[cell.work.name] = found
-        self._seconds.setdefault(cell.line, []).append(seconds)
-        if self._shown:
-            self._live.update(self._table(), refresh=True)
-        elif time.monotonic() - self._last_note > _NOTE_INTERVAL:
-            self._last_note = time.monotonic()
-            self._screen.note(self._status_text())
-
-    def _status_text(self) -> str:
-        from graphveil._util.figures import counted
-
-        names = {cell.work.name for cell in self._cells}
-        done = sum(name in self._found for name in names)
-        passed = time.monotonic() - self._began
-        status = f"{done:,} of {counted(len(names), 'cell')}, {_clock(passed)} passed"
-        every = [seconds for line in self._seconds.values() for seconds in line]
-        if not every:
-            return f"{status}, time left unknown"
-        # Cells of a line take about as long as those before them; unknown lines take the mean.
-        known = {line: sum(some) / len(some) for line, some in self._seconds.items()}
-        lines = {cell.work.name: cell.line for cell in self._cells}
-        mean = sum(every) / len(every)
-        left = sum(known.get(lines[name], mean) for name in names if name not in self._found)
-        overhead = passed * self._jobs / sum(every) if sum(every) else 1.0
-        return f"{status}, about {_clock(left * max(1.0, overhead) / self._jobs)} left"
-
-    def _table(self) -> Table:
-        table = Table(
-            box=None,
-            padding=(0, 2, 0, 0),
-            header_style="bold",
-            title=Text(self._status_text()),
-            title_justify="left",
-        )
-        xs = list(dict.fromkeys(cell.x for cell in self._cells))
-        for name in ("dataset", "", "", *("" if x is None else f"{x:g}" for x in xs)):
-            table.add_column(name)
-        rows: dict[tuple[str, str, str], dict[float | None, list[ReproductionCell]]] = {}
-        for cell in self._cells:
-            rows.setdefault(cell.place[:3], {}).setdefault(cell.x, []).append(cell)
-        for row, places in rows.items():
-            table.add_row(*row, *(self._point(places.get(x, [])) for x in xs))
-        return table
-
-    def _point(self, cells: "Sequence[ReproductionCell]") -> Text:
-        there = [self._found[cell.work.name] for cell in cells if cell.work.name in self._found]
-        metric, scale = self._target.metric, 100 if self._target.percent else 1
-        values = [scale * found.values[metric] for found in there if metric in found.values]
-        if not cells:
-            return Text("")
-        if len(there) < len(cells):
-            return Text(f"{len(there)}/{len(cells)}", style="dim" if not there else "")
-        return Text(f"{sum(values) / len(values):.4g}" if values else "n/a", style="bold")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

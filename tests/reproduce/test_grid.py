@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,29 +14,27 @@ import pytest
 import graphveil
 from graphveil.errors import ConfigError
 from graphveil.papers.as_published.grid import ReproductionGrid
-from graphveil.papers.as_published.measures import Measurement
 from graphveil.papers.as_published.outputs import Results
-from graphveil.papers.as_published.target import ReproductionCell, cells_of, code_digest, digest_of
+from graphveil.papers.as_published.target import cells_of, code_digest, digest_of
 from tests.reproduce.small import SMALL, grid_in
 
 PACKAGE = Path(graphveil.__file__).parent
 
 
 class StoppedError(Exception):
-    """Interruption of a grid by its listener."""
+    """Interruption of a grid."""
 
 
 class StopAfter:
-    """Listener that counts finished cells, and stops the grid after some."""
+    """Counts finished cells, and stops the grid after some."""
 
     def __init__(self, most: int = 1000) -> None:
-        self.most, self.before, self.made = most, 0, 0
+        self.most, self.before, self.made = most, -1, 0
 
-    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
-        self.before = len(done)
-
-    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
-        self.made += 1
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self.before < 0:
+            self.before = done
+        self.made = done - self.before
         if self.made == self.most:
             raise StoppedError
 

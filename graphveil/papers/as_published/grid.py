@@ -3,11 +3,9 @@
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from graphveil._util.files import make_folder
 from graphveil.errors import ArtifactError
@@ -22,16 +20,6 @@ from graphveil.papers.as_published.target import (
 )
 from graphveil.runs.grid import CELLS, OnProgress, open_grid, run_tasks
 from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
-
-
-class ProgressListener(Protocol):
-    """Receives the progress of a running grid."""
-
-    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
-        """Receive all cells, and earlier results by the name of their work."""
-
-    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
-        """Receive a finished cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +40,9 @@ class ReproductionGrid:
     cells: Path | None = None
 
     def run(
-        self, listener: ProgressListener | None = None
+        self, on_progress: OnProgress = lambda stage, done, total: None
     ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
+        """Run the missing cells; ``on_progress`` receives the number of finished cells."""
         begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
         # A resumed call may have more runs or data sets than the first one, so these are not compared.
         configuration = {"reproduce": self.target.name, "mode": mode, "seed": seed}
@@ -68,10 +57,9 @@ class ReproductionGrid:
                         found[path.stem] = Measurement.from_dict(read_checked(path))
                     except (ArtifactError, TypeError, KeyError):
                         path.unlink()  # it is damaged, and its cell is run again
-            if listener is not None:
-                listener.begin(cells, found)
-            missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
-            works = [cell.work for cell in missing.values()]
+            every = {cell.work.name: cell.work for cell in cells}
+            works = [work for name, work in every.items() if name not in found]
+            on_progress("cells", len(found), len(every))
             run = partial(_measure_timed, paths=paths)
             for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
                 write_checked(store / f"{work.name}.json", result.as_dict())
@@ -82,8 +70,7 @@ class ReproductionGrid:
                 with os.fdopen(log, "a", encoding="utf-8") as file:
                     file.write(f"{work.name},{seconds:.2f}\n")
                 found[work.name] = result
-                if listener is not None:
-                    listener.done(missing[work.name], result, seconds)
+                on_progress("cells", len(found), len(every))
             return tuple((cell, found[cell.work.name]) for cell in cells)
 
 
