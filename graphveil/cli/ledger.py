@@ -433,7 +433,6 @@ def finite_or_none(value: float) -> float | None:
 # -- show ------------------------------------------------------------------------------------------------
 
 _LAST = 20  # releases of a unit that are listed by default
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def show(
@@ -498,7 +497,6 @@ def _show(
 
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
     from graphveil._util.figures import counted
-    from graphveil.ledger.chain import over_time
 
     steps = past.of_unit(account.unit)
     listed = _last(steps, most)
@@ -510,12 +508,6 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
     for each in past.raised:
         if each["unit"] == account.unit:
             screen.print_paragraph(f"  limit {each['epsilon']} since {each['time'][:10]}: {each['reason']}")
-    if left_out:
-        # How spending rose in the course of time, as bars that end at full height.
-        totals = [finite_or_none(total.epsilon(delta_of(account))) for total in over_time(steps, _BAR)]
-        shares = [1.0 if part is None or not totals[-1] else part / totals[-1] for part in totals]
-        curve = "".join(_LEVELS[min(len(_LEVELS) - 1, int(share * len(_LEVELS)))] for share in shares)
-        screen.print_line(f"  {curve} from {steps[0].row['time'][:10]} to {steps[-1].row['time'][:10]}")
     screen.print_line("")
     if left_out:
         count = counted(len(left_out), "earlier release")
@@ -529,7 +521,7 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
         cells = list[tuple[str, ...]]()
         for step in listed:
             spent = _epsilon_values(account, step)
-            bar = "" if left_out else format_bar(account, spent["total"])  # not next to the curve
+            bar = format_bar(account, spent["total"])
             time, figures = step.row["time"][:16].replace("T", " "), map(format_epsilon, spent.values())
             cells.append((str(step.row["number"]), time, step.row["label"], *figures, bar))
         screen.table(head, cells, right=(0, 3, 4), spare=(5, 1))

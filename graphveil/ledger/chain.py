@@ -6,7 +6,7 @@ Each entry contains the hash of the previous one, so earlier entries cannot be c
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
@@ -420,12 +420,3 @@ class History:
 
     def of_unit(self, unit: str) -> list[HistoryEntry]:
         return [step for step in self.steps if step.row["unit"] == unit]
-
-
-def over_time(steps: Sequence[HistoryEntry], parts: int) -> list[PrivacyCost]:
-    """Return what was spent by the end of each of several equal intervals of time."""
-    times = [datetime.fromisoformat(step.row["time"]) for step in steps]
-    first, last = min(times), max(times)
-    ends = [first + (last - first) * (part / parts) for part in range(1, parts)]
-    reached = [sum(time <= end for time in times) for end in ends]
-    return [steps[count - 1].total for count in (*reached, len(steps))]
