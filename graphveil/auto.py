@@ -396,7 +396,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             Reads: no data. Charges: nothing.
         """
         if not self.is_local(self.unit):
-            own = {part.name for part in fields(MLP) if part.init}
+            own = {part.name for part in fields(MLP) if part.init} - {"out_degree_bound"}
             return MLP(**{name: value for name, value in self.get_params().items() if name in own})
         return self._label_posterior().no_graph_baseline() if self.eps_x == 0 else baseline_of(self)
 

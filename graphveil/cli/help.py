@@ -282,12 +282,8 @@ _BUDGET = frozenset({"epsilon", "delta", "max_units", "unsafe_noise_seed", "ledg
 
 
 def _of_method(method: str, values: Values) -> Names:
-    from graphveil.estimators import METHODS
-    from graphveil.links import link_model_class
-
     if method in LINK_METHODS:
-        cls: Any = link_model_class(method)
-        return _OF_PAIRS[method] | (_KEYWORDS & {part.name for part in fields(cls)})
+        return _OF_PAIRS[method] | (_KEYWORDS & {part.name for part in fields(model_class(method))})
     own = _OF_METHODS.get(method, _OF_CLASSIFIERS - _PERSONS)
     given = {name for name in _KEYWORDS | {"module"} if values.get(name) is not None}
     given -= {name for name in given if values[name] is False}
@@ -337,8 +333,6 @@ def _sweep(values: Values) -> Iterator[Declaration]:
 
 
 def _calibrate(values: Values) -> Iterator[Declaration]:
-    from graphveil.estimators import METHODS
-
     method, unit = values["method"], values["unit"] or ""
     sizes = {"nodes_count", "classes_count", "features_count", "training_count", "labeled_count"}
     reads = _of_method(method, values) & (_KEYWORDS | {"module"})

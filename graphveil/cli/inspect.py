@@ -124,8 +124,7 @@ def calibrate(
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
     from graphveil._util.figures import format_epsilon_delta, format_upper_bound, percent_up
-    from graphveil.publish.queries import unequal_shares_note
-    from graphveil.runs.calibration import unspent_budget_note
+    from graphveil.publish.queries import unequal_shares_note, unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
     screen.print_line(

@@ -119,7 +119,6 @@ def train(
         source.inspect_tables(unit=privacy.unit, private_records=method.startswith(HETERO))
     from graphveil.core.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
-    from graphveil.runs.tracking import tracker_of
 
     parameters = parse_parameters(method, keywords, set or (), privacy.theta)
     compare = trains_baseline(privacy.unit, baseline)
@@ -133,8 +132,14 @@ def train(
         ledger=ledger,
         dry_run=dry_run,
         backend=backend_by_name(backend, address),
-        trackers=[tracker_of(one) for one in track or []],
+        trackers=[_tracker(one) for one in track or []],
     )
+
+
+def _tracker(text: str) -> "Callable[[PublicRecord], None]":
+    from graphveil.runs.tracking import tracker_of
+
+    return tracker_of(text)
 
 
 def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
@@ -167,7 +172,6 @@ def _train(
     from graphveil.runs.experiment import graph_of, preview
     from graphveil.runs.run import run
     from graphveil.runs.run_folder import RunFolder, default_folder, read_json
-    from graphveil.runs.tracking import PublicRecord
 
     if resume and out is None:
         raise ConfigError("--resume needs the run folder. Add --out with it.")
@@ -207,6 +211,8 @@ def _train(
         with screen.bars() as bars:
             metrics = run(plan, folder, bars, account, resume=resume, backend=backend)
         for tracker in trackers:
+            from graphveil.runs.tracking import PublicRecord
+
             try:
                 tracker(PublicRecord.from_experiment(experiment, metrics, plan.guarantee))
             except Exception as error:  # an unreachable server does not undo the run
@@ -294,8 +300,7 @@ def _budget(plan: "Preview") -> list[Fact]:
     Facts without text do not apply.
     """
     from graphveil.publish.cards import attack_bound_text
-    from graphveil.publish.queries import unequal_shares_note
-    from graphveil.runs.calibration import unspent_budget_note
+    from graphveil.publish.queries import unequal_shares_note, unspent_budget_note
 
     guarantee, experiment = plan.guarantee, plan.experiment
     given = experiment.parameters.get("epsilon")

@@ -325,6 +325,14 @@ class Estimator(Model):
         """
         return self._scaling(self.config, graph).words(column_names(graph))
 
+    def no_graph_baseline(self) -> "Estimator | None":
+        """Return the unfitted no-graph baseline of a method that defines one; None for a tuned MLP."""
+        return None
+
+    def with_reported_features(self, graph: Graph) -> Graph:
+        """Return the fitted graph as networks read it; methods that randomize features override this."""
+        return graph
+
     def training_sample_note(self, graph: Graph) -> str:
         """Describe the sample of training nodes of a fit.
 

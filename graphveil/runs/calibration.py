@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
 
 
-def unspent_budget_note(given: float | None, spent: float) -> str:
-    """Return a note if a plan uses less than its budget, because more budget would not improve it.
-
-    >>> unspent_budget_note(20.0, 16.0)
-    'the plan uses less than epsilon 20, because more would not help; the rest stays unspent'
-    >>> unspent_budget_note(1.0, 0.9999), unspent_budget_note(None, 3.0)
-    ('', '')
-    """
-    if given is None or spent >= 0.98 * given:  # a search for the noise may leave the rest
-        return ""
-    return f"the plan uses less than epsilon {given:g}, because more would not help; the rest stays unspent"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """What a budget buys: the noise standard deviation of each query, and what it implies."""

@@ -26,23 +26,6 @@ if TYPE_CHECKING:
 _NO_LABELS = ("0", "1")
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
 MAX_RUNS = 100
-_SHARED_WITH_BASELINE = (
-    "unit",
-    "epsilon",
-    "delta",
-    "max_units",
-    "max_degree",
-    "replace_one",
-    "private_metrics",
-    "metric",
-    "class_weight",
-    "positive",
-    "unsafe_noise_seed",
-    "feature_scaling",
-    "feature_range",
-    "task",
-    "target_range",
-)
 
 _BYTES_A_FEATURE = 12  # float32 features, their encoding, and a gradient's worth of scratch
 _BYTES_AN_EDGE = 24  # the tables as they are read, sorted, and stored in compressed rows
@@ -175,7 +158,7 @@ class Experiment:
     def _first(self) -> "tuple[Any, Estimator | None]":
         """Model and baseline of the first run, built and checked with the experiment; copies are fitted."""
         model = model_class(self.method)(**self._parameters(0))
-        return model, self._build_baseline(model, 0)
+        return model, self._build_baseline(model)
 
     def model(self, run: int) -> Any:
         return model_class(self.method)(**self._parameters(run)) if run else copy(self._first[0])
@@ -186,11 +169,11 @@ class Experiment:
         If nodes randomize their records, or their features, it is fitted on their reported values: raw
         records are not available anywhere.
         """
-        return self._build_baseline(self.model(run), run) if run else copy(self._first[1])
+        return self._build_baseline(self.model(run)) if run else copy(self._first[1])
 
-    def _build_baseline(self, model: Any, run: int) -> "Estimator | None":
-        from graphveil.local.heterorr import HeteroRR
-        from graphveil.local.local_estimator import LocalEstimator
+    def _build_baseline(self, model: Any) -> "Estimator | None":
+        from graphveil.estimators.base import Estimator
+        from graphveil.estimators.lifecycle import parameter_names
 
         if (
             self.pairs
@@ -199,10 +182,14 @@ class Experiment:
             or self.parameters.get("multi_label")
         ):
             return None
-        if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):
-            return model.no_graph_baseline()
-        known, shared = self._parameters(run), ("seed", *_SHARED_WITH_BASELINE, *model.baseline_keywords)
-        return method_class(model.baseline)(**{name: known[name] for name in shared if name in known})
+        # Without noise no node reports, and a method of LDP reports has the baseline of the others.
+        noiseless = model.is_local(self.parameters.get("unit")) and not self.local
+        own: Estimator | None = None if noiseless else model.no_graph_baseline()
+        if own is not None:
+            return own
+        shared = {*parameter_names(Estimator), *model.baseline_keywords} - {"out_degree_bound", "backend"}
+        kept = {name: value for name, value in model.get_params().items() if name in shared}
+        return method_class(model.baseline)(**kept)
 
     def _parameters(self, run: int) -> dict[str, Any]:
         parameters = {"seed": self.seed + run, **self.parameters}

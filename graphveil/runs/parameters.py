@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from graphveil._util import checks
 from graphveil.data.tables.feature_rules import check_spelling
 from graphveil.errors import ConfigError
-from graphveil.estimators import register
+from graphveil.estimators import METHODS, register
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
@@ -41,17 +41,19 @@ class _ParseError(Exception):
 
 
 def method_class(name: str) -> "type[Estimator]":
-    from graphveil.estimators import METHODS
-
     if name not in METHODS:  # which finds methods as published that it does not list
         checks.one_of(tuple(METHODS), METHOD=name)
     return METHODS[name]
 
 
 def model_class(name: str) -> Any:
-    from graphveil.links import LINKS, RECOMMENDER, link_model_class
+    from graphveil.publish.results import LINK_METRICS
 
-    return link_model_class(name) if name in (LINKS, RECOMMENDER) else method_class(name)
+    if name not in LINK_METRICS:
+        return method_class(name)
+    from graphveil.links import link_model_class
+
+    return link_model_class(name)
 
 
 def check_parameters(cls: Any, parameters: Mapping[str, Any]) -> None:

@@ -128,8 +128,6 @@ def _run(
     shared: Path | None,
     backend: "AggregationBackend | str | None",
 ) -> RunResult:
-    from graphveil.local.local_estimator import LocalEstimator
-
     experiment = plan.experiment
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
@@ -150,15 +148,13 @@ def _run(
         workspace=workspace / "method",
         **how,
     )
-    baseline = experiment.baseline(index)
+    baseline: Any = experiment.baseline(index)
     if baseline is not None:
-        fitted: Any = model  # an Estimator as well
         reported = _labeled(show, f"{prefix}baseline ")
-        if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
-            # Nodes randomize their records, which must not be reported twice.
-            baseline.fit_same_reports(fitted, split, on_progress=reported)
+        if experiment.local:  # nodes randomize their records, which must not be reported twice
+            baseline.fit_same_reports(model, split, on_progress=reported)
         else:
-            seen = _baseline_view(model, split)
+            seen = model.with_reported_features(split)
             given = baseline_fit if baseline_fit is not None and baseline_fit.graph is seen else seen
             baseline.fit(given, on_progress=reported, workspace=workspace / "mlp", cache=public)
     seed = experiment.seed + index
@@ -170,13 +166,6 @@ def _run(
         add_receipts(folder.receipts, account)
     write_checked(path, asdict(record))
     return record
-
-
-def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
-    """Return the graph that the baseline reads: with reported features, if they were randomized."""
-    from graphveil.local.heterorr import HeteroRR
-
-    return model.with_reported_features(split) if isinstance(model, HeteroRR) else split
 
 
 def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunResult:
@@ -195,7 +184,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     numbers = model.task == REGRESSION
     own, reference = _measured(model, split, exact=labels_public or numbers), None
     if compared is not None:
-        reference = _measured(compared, _baseline_view(model, split), exact=bool(own["metrics"]))
+        reference = _measured(compared, model.with_reported_features(split), exact=bool(own["metrics"]))
     return RunResult(
         seed=seed,
         own=own,
