@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import html, one_line
@@ -30,36 +31,7 @@ DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))  # where there
 INK, SOFT, GRID, GRAY, WARN = "#1d2127", "#5b6470", "#e3e6ea", "#7f858c", "#a32020"
 RANDOM_GUESS = "random guess"
 MIN_RATE = 1e-4  # smaller rates are drawn here
-STYLE: dict[str, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Verdana"],  # Verdana has the same widths, for readers without DejaVu
-    "font.size": 12,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in the name of a run is a dollar sign
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": SOFT,
-    "axes.labelsize": 12,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.autolimit_mode": "round_numbers",
-    "axes.xmargin": 0,
-    "axes.ymargin": 0,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.bottom": False,
-    "ytick.left": False,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 5,
-    "legend.frameon": False,
-    "legend.labelcolor": SOFT,
-    "svg.hashsalt": "graphveil",  # ids without randomness
-    "svg.fonttype": "none",  # text stays text
-    "pdf.fonttype": 42,
-}
+_STYLE = Path(__file__).parents[1] / "templates" / "charts.mplstyle"
 _WIDTH, _HEIGHT, _ROW = 360, 250, 20  # points, of which a page makes pixels: a chart, and a row of its legend
 _LETTER, _KEY, _LONGEST = 7.6, 50, 52  # points: a letter, a legend key; maximum letters in a row of a legend
 _DATELESS = {
@@ -125,7 +97,7 @@ def chart_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Draw with our style, ignoring the user's own configuration of matplotlib."""
     import matplotlib as mpl
 
-    style = dict[Any, Any](mpl.rcParamsDefault) | STYLE | dict(changes or {})
+    style = dict[Any, Any](mpl.rc_params_from_file(_STYLE, use_default_template=True)) | dict(changes or {})
     del style["backend"]  # which a user may have chosen
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts may have it

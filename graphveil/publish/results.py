@@ -48,6 +48,7 @@ NO_METRICS = {
 }
 _WEAK_HOMOPHILY = 0.05
 _NORMAL = 1.959963984540054  # 97.5 % quantile
+_DIGITS = 6  # more than any test set can carry
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,15 @@ class Summary:
             return cls(None, None, None, tuple(values))
         mean = math.fsum(there) / len(there)
         if len(there) == 1:
-            return cls(_short(mean), None, None, tuple(values))
+            return cls(round(mean, _DIGITS), None, None, tuple(values))
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in there) / (len(there) - 1))
         from scipy.special import stdtrit
 
         student = float(stdtrit(len(there) - 1, 0.975))  # the two-sided 95 % point
         half = student * std / math.sqrt(len(there))
         low, high = (max(0.0, mean - half), min(1.0, mean + half)) if shares else (mean - half, mean + half)
-        return cls(_short(mean), _short(std), (_short(low), _short(high)), tuple(values))
+        mean, std, low, high = (round(value, _DIGITS) for value in (mean, std, low, high))
+        return cls(mean, std, (low, high), tuple(values))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -385,21 +387,21 @@ def choice_text(choice: Mapping[str, Any]) -> str:
     return f"Chosen method: {choice['chosen']}.{evidence}"
 
 
-def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
-    """Return the notes on the table of privacy losses.
+def cost_remarks(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the notes on the table of privacy losses.
 
     A baseline may have learned from the method's own LDP reports; and a paper's accounting may differ.
     """
-    remarks = []
     if metrics["mlp_test_accuracy"] is not None:
-        remarks += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
-        remarks += [SAME_FEATURES] if metrics["guarantee"].get("additional") else []
+        if metrics["unit"] == LocalAttributes.name:
+            yield SAME_REPORTS
+        if metrics["guarantee"].get("additional"):
+            yield SAME_FEATURES
     requested, proved = metrics["epsilon"], metrics["guarantee"]["epsilon"]
     if metrics["mode"] == "paper" and requested and proved:
         stated = format_upper_bound(requested)
         if stated != format_upper_bound(proved):
-            remarks.append(f"The paper's accounting calls this noise epsilon {stated}.")
-    return remarks
+            yield f"The paper's accounting calls this noise epsilon {stated}."
 
 
 def remarks(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -473,11 +475,6 @@ def _total_cost(metrics: Mapping[str, Any]) -> list[str]:
         f"TPR at 1 % FPR at most {rate} %{Cost.from_guarantee(metrics['guarantee']).mark}.",
         *tested,
     ]
-
-
-def _short(value: float) -> float:
-    """Drop digits that no test set can carry."""
-    return round(value, 6)
 
 
 CLASSIFIER = "classifier"

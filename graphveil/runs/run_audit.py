@@ -6,7 +6,7 @@ model and its training data.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -153,7 +153,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
                 )
             else:
                 replays.append((query.describe().stage, report))
-    canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
+    canaries = None if plan is None else _confirmed(partial(audit_plan, plan, seed=seed), plan.epsilon)
     if canaries is not None:
         unseen += [f"canaries in {named(stage)}: {why}" for stage, why in canaries.without_canaries.items()]
     found = RunAudit(
@@ -187,47 +187,35 @@ def _write_chart(
     write_atomic(path, render("chart_page.html", **parts).encode())
 
 
-def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
-    if not isinstance(method, LocalMethod | HeteroMethod):
-        return []
-    reporting = (
-        method.report_config if isinstance(method, LocalMethod) else method.feature_randomizer.report_config
-    )
-    law = reporting.mechanism(features)
-    bounds: list[tuple[str, float, LowerBound | None]] = []
+def _reports(method: Any, features: int, classes: int) -> Iterator[dict[str, Any]]:
+    """Yield the lower bound of each randomized part of a record."""
+    laws = list[tuple[str, Any, Callable[[Any], LowerBound | None]]]()
     if isinstance(method, LocalMethod):
-        label = method.report_config.label(classes)
-        if not math.isinf(label.epsilon):
-            claimed = label.claim.epsilon
-            bounds.append(
-                ("label", claimed, _confirmed(lambda: audit_label_mechanism(label), _within(claimed)))
-            )
-    if law is not None and not math.isinf(law.epsilon):
+        laws = [
+            ("label", method.report_config.label(classes), audit_label_mechanism),
+            ("features", method.report_config.mechanism(features), audit_feature_mechanism),
+        ]
+    elif isinstance(method, HeteroMethod):
+        laws = [("features", method.feature_randomizer.mechanism(features), audit_feature_mechanism)]
+    for part, law, audit in laws:
+        if law is None or math.isinf(law.epsilon):
+            continue
         claimed = law.claim.epsilon
-        bounds.append(
-            ("features", claimed, _confirmed(lambda: audit_feature_mechanism(law), _within(claimed)))
-        )
-    return [
-        {
-            "part": part,
-            "epsilon_at_least": bound.epsilon,
-            "claimed": claimed,
-            "max_certifiable_epsilon": bound.max_certifiable,
-            "valid": bound.epsilon <= claimed,
-        }
-        for part, claimed, bound in bounds
-        if bound is not None
-    ]
+        bound = _confirmed(partial(audit, law), claimed)
+        if bound is not None:
+            yield {
+                "part": part,
+                "epsilon_at_least": bound.epsilon,
+                "claimed": claimed,
+                "max_certifiable_epsilon": bound.max_certifiable,
+                "valid": bound.epsilon <= claimed,
+            }
 
 
-def _confirmed(audit: Callable[[], Audit], is_valid: Callable[[Audit], bool]) -> Audit:
+def _confirmed(audit: Callable[[], Audit], claimed: float) -> Audit:
     """Return an audit, or a second one if the first is above the claim: one in a hundred is, by chance."""
-    found = audit()
-    return found if is_valid(found) else audit()
-
-
-def _within(claimed: float) -> Callable[[LowerBound | None], bool]:
-    return lambda bound: bound is None or bound.epsilon <= claimed
+    found: Any = audit()
+    return found if found is None or found.epsilon <= claimed else audit()
 
 
 # -- attacks -----------------------------------------------------------------------------------------------

@@ -86,7 +86,6 @@ _PRIVACY = (  # what a reference without privacy does without
     "theta",
 )
 _LONGEST_NAME, _LONGEST_LIST = 80, 8  # letters of a cell's folder, values that are written out
-_Configuration = tuple[str, dict[str, Any], float | None, dict[str, Any], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +98,11 @@ class SweepCell:
         include_nonprivate: Whether it is the non-private reference of the method.
     """
 
-    number: int
     experiment: Experiment
     epsilon: float | None
     settings: Mapping[str, Any]
     include_nonprivate: bool = False
+    number: int = 0
 
     @property
     def series(self) -> str:
@@ -222,27 +221,18 @@ class Sweep:
     @cached_property
     def cells(self) -> tuple[SweepCell, ...]:
         """Every experiment of the grid, in order: by method, settings, epsilon; references last."""
-        return tuple(
-            SweepCell(
-                number=number,
-                experiment=self._experiment(method, {**parameters, **settings}),
-                epsilon=epsilon,
-                settings=settings,
-                include_nonprivate=nonprivate,
-            )
-            for number, (method, settings, epsilon, parameters, nonprivate) in enumerate(
-                [*self._private(), *(self._nonprivate_references() if self.include_nonprivate else ())], 1
-            )
-        )
+        found = [*self._private(), *(self._nonprivate_references() if self.include_nonprivate else ())]
+        return tuple(replace(cell, number=number) for number, cell in enumerate(found, 1))
 
-    def _private(self) -> Iterator[_Configuration]:
+    def _private(self) -> Iterator[SweepCell]:
         for method in self.methods:
             for settings in _combinations(method, self.settings):
                 for epsilon in self._epsilons_of(method):
                     budget = {} if epsilon is None else {"epsilon": epsilon}
-                    yield method, settings, epsilon, {**self.parameters, **budget}, False
+                    experiment = self._experiment(method, {**self.parameters, **budget, **settings})
+                    yield SweepCell(experiment=experiment, epsilon=epsilon, settings=settings)
 
-    def _nonprivate_references(self) -> Iterator[_Configuration]:
+    def _nonprivate_references(self) -> Iterator[SweepCell]:
         if self.parameters.get("unit") == NoUnit.name:
             return
         kept = {name: value for name, value in self.parameters.items() if name not in _PRIVACY}
@@ -256,7 +246,10 @@ class Sweep:
             except UnitError:  # the method has no form without privacy
                 continue
             for settings in _combinations(method, tried):
-                yield method, settings, None, parameters, True
+                experiment = self._experiment(method, {**parameters, **settings})
+                yield SweepCell(
+                    experiment=experiment, epsilon=None, settings=settings, include_nonprivate=True
+                )
 
     def _epsilons_of(self, method: str) -> tuple[float | None, ...]:
         unit = self.parameters.get("unit")
