@@ -92,7 +92,7 @@ def cli_pages() -> dict[str, str]:
     """Return the page of each command, and an index."""
     from graphveil.cli import command as root
 
-    group = root()
+    group = root.__wrapped__()  # whose commands have not run
     lines = ["# Command line", "", "Run `graphveil COMMAND --help` for the same text in a terminal.", ""]
     lines += ["| command | purpose |", "|---|---|"]
     pages = {}

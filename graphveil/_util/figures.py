@@ -19,15 +19,6 @@ def counted(count: int, what: str, several: str = "") -> str:
     return f"{count:,} {what if count == 1 else several or what + 's'}"
 
 
-def format_count_with_verb(count: int, what: str) -> str:
-    """Return how many there are of something, with its verb.
-
-    >>> format_count_with_verb(1, "prediction"), format_count_with_verb(2, "prediction")
-    ('1 prediction is', '2 predictions are')
-    """
-    return f"{counted(count, what)} {'is' if count == 1 else 'are'}"
-
-
 def format_delta(value: float) -> str:
     """Return a delta with six digits, rounded up. None is rounded away: a delta is given, not computed.
 

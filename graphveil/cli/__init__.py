@@ -87,23 +87,23 @@ class LazyCommands(Mapping[str, Any]):
     def __init__(self, places: Iterable[str]) -> None:
         functions = ((place, place.partition(":")[2]) for place in places)
         self._places = {name.removesuffix("_").replace("_", "-"): place for place, name in functions}
+        self._made = dict[str, Any]()
 
     def __getitem__(self, name: str) -> Any:
-        return _loaded_command(name, self._places[name])
+        if name not in self._made:
+            module, _, function = self._places[name].partition(":")
+            callback = with_options(getattr(import_module(f"graphveil.cli.{module}"), function))
+            info = CommandInfo(name, cls=Command, callback=callback)
+            self._made[name] = get_command_from_info(
+                info, pretty_exceptions_short=False, rich_markup_mode="rich"
+            )
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
-
-
-@cache
-def _loaded_command(name: str, place: str) -> Any:
-    module, _, function = place.partition(":")
-    callback = with_options(getattr(import_module(f"graphveil.cli.{module}"), function))
-    info = CommandInfo(name, cls=Command, callback=callback)
-    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
 
 
 app = typer.Typer(

@@ -64,7 +64,8 @@ class CommandError(Exception):
 def run_guarded(command: Any, arguments: Sequence[str]) -> int:
     begin_command(None)
     try:
-        return _report_failure(_run_command(command, arguments), arguments)
+        ending = _run_command(command, arguments)
+        return ending if isinstance(ending, int) else _report_failure(ending, arguments)
     finally:
         try:
             if sys.stdout is not None:
@@ -145,7 +146,8 @@ def in_options(text: str, parameters: Sequence[str] = ()) -> str:
     options, settings = dict[str, Any](), frozenset[str]()
     if _context is not None:
         options = {str(one.name): one for one in _context.command.params}
-        known = _OTHER_NAMES[""] | _OTHER_NAMES.get(_command_name(), {})
+        command = " ".join(_context.command_path.split()[1:])
+        known = _OTHER_NAMES[""] | _OTHER_NAMES.get(command, {})
         options |= {name: options[other] for name, other in known.items() if other in options}
         settings = _settings(_context.params) if "set" in options else settings
 
@@ -183,10 +185,6 @@ def _spelled_word(match: re.Match[str], options: dict[str, Any]) -> str:
     if "_" not in name or name not in options:
         return match[0]
     return str(options[name].opts[0]) + (f" ({flag})" if flag else "")
-
-
-def _command_name() -> str:
-    return " ".join(_context.command_path.split()[1:])
 
 
 def _settings(values: dict[str, Any]) -> frozenset[str]:
@@ -346,11 +344,11 @@ def _safe_name(error: Exception) -> str:
     return few_files if few_files in str(error) else type(error).__name__
 
 
-def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> int:
-    if isinstance(ending, CommandError) and ending.code == STOPPED:
+def _report_failure(ending: CommandError, arguments: Sequence[str]) -> int:
+    if ending.code == STOPPED:
         ending.code = process.exit_code()
-    if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:
-        return ending if isinstance(ending, int) else ending.code
+    if ending.kind == _BROKEN_PIPE:
+        return ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs
     message, known = without_password(str(ending)), dict[str, Any]()
     if ending.folder:

@@ -204,6 +204,7 @@ def parameters(method: str) -> dict[str, str]:
 
 Values = Mapping[str, Any]
 Names = frozenset[str]
+Choice = Callable[[Values], Iterator["Declaration"]]
 
 
 @dataclass(frozen=True)
@@ -310,20 +311,22 @@ def _of_data(values: Values) -> Iterator[Declaration]:
         yield Declaration("A graph from tables", _DATA - {"root"} - _PERSONS, _DATA)
 
 
-def _of_unit(values: Values) -> Iterator[Declaration]:
-    if values.get("unit") == "none":
-        yield Declaration("Unit none", frozenset(), _BUDGET)
+def _where(option: str, value: object, words: str, *unread: str) -> Choice:
+    """Return the choice of a command by an option with a value: some other options then have no effect."""
+
+    def choice(values: Values) -> Iterator[Declaration]:
+        if values.get(option) == value:
+            yield Declaration(words, frozenset(), frozenset(unread))
+
+    return choice
 
 
-def _of_dry_run(values: Values) -> Iterator[Declaration]:
-    if values.get("dry_run"):
-        yield Declaration("--dry-run", frozenset(), frozenset({"ledger", "track"}))
+def _without(words: str, option: str, *unread: str) -> Choice:
+    return _where(option, None, f"{words} without --{option.replace('_', '-')}", *unread)
 
 
 def _train(values: Values) -> Iterator[Declaration]:
     yield Declaration(f"Method {values['method']}", _of_method(values["method"], values))
-    if values["method"] == "mlp":  # it is the baseline
-        yield Declaration("Method mlp", frozenset(), frozenset({"baseline"}))
 
 
 def _sweep(values: Values) -> Iterator[Declaration]:
@@ -384,6 +387,9 @@ def _predict(values: Values) -> Iterator[Declaration]:
         yield Declaration("A run of links", frozenset({"pairs", "top_k"}) | _PREDICTED)
 
 
+_ATTACKS = ("linkteller", "topology", "membership", "reconstruction", "poisoning")
+
+
 def _attack(values: Values) -> Iterator[Declaration]:
     from graphveil.runs.run_folder import RunFolder, read_json
 
@@ -438,19 +444,11 @@ def _reproduce(values: Values) -> Iterator[Declaration]:
         yield Declaration("reproduce list", frozenset({"root", "json"}))
 
 
-def _without(words: str, option: str, *unread: str) -> Callable[[Values], Iterator[Declaration]]:
-    """Return the choice of a command without an option: some other options then have no effect."""
-
-    def choice(values: Values) -> Iterator[Declaration]:
-        if values[option] is None:
-            flag = option.replace("_", "-")
-            yield Declaration(f"{words} without --{flag}", frozenset(), frozenset(unread))
-
-    return choice
-
-
-_CHOICES: dict[str, tuple[Callable[[Values], Iterator[Declaration]], ...]] = {
-    "train": (_train, _of_data, _of_unit, _of_dry_run),
+_of_unit = _where("unit", "none", "Unit none", *_BUDGET)
+_of_dry_run = _where("dry_run", True, "--dry-run", "ledger", "track")
+_CHOICES: dict[str, tuple[Choice, ...]] = {
+    # The method mlp is the baseline.
+    "train": (_train, _where("method", "mlp", "Method mlp", "baseline"), _of_data, _of_unit, _of_dry_run),
     "sweep": (_sweep, _of_data, _of_unit, _of_dry_run),
     "calibrate": (_calibrate,),
     "predict": (_predict,),
@@ -464,11 +462,5 @@ _CHOICES: dict[str, tuple[Callable[[Values], Iterator[Declaration]], ...]] = {
         _without("A protocol", "eps_x", "low", "high", "mechanism", "theta", "set"),
         _without("A protocol", "eps_y", "label_mechanism"),
     ),
-    **dict.fromkeys(
-        (
-            f"attack {name}"
-            for name in ("linkteller", "topology", "membership", "reconstruction", "poisoning")
-        ),
-        (_attack,),
-    ),
+    **{f"attack {name}": (_attack,) for name in _ATTACKS},
 }

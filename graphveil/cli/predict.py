@@ -231,10 +231,7 @@ def _facts(
             ("features", f"{format_epsilon_delta(one.epsilon, one.delta)}; {attack_bound_text(one)}")
             for one in privacy_cost.additional
         ),
-        (
-            "total with training",
-            f"{format_epsilon_delta(after.epsilon, after.delta)}, {why}",
-        ),
+        ("total with training", f"{format_epsilon_delta(after.epsilon, after.delta)}, {why}"),
         *(
             (
                 "features, total",
@@ -255,7 +252,7 @@ def _deliver(
     privacy_cost: "Guarantee | None",
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
-    from graphveil._util.figures import format_count_with_verb
+    from graphveil._util.figures import counted
     from graphveil.publish.release_folder import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
@@ -263,5 +260,5 @@ def _deliver(
     record |= {"ledger": None, "training_ledger": None} if accounts is None else accounts.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
-    count = format_count_with_verb(table.num_rows, "prediction")
+    count = f"{counted(table.num_rows, 'prediction')} {'is' if table.num_rows == 1 else 'are'}"
     deliver(table, out, screen, record, count=count, key="predictions", shown=(NODE, PREDICTION))

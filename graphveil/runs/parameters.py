@@ -8,6 +8,7 @@ import math
 import sys
 import types
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
@@ -20,16 +21,8 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
     from graphveil.mechanisms import WeightedAllocation
 
-_BOOLEANS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True)
+_BOOLEANS |= dict.fromkeys(("false", "no", "off", "0"), False)
 _NONE = ("none", "null")
 _LISTED = 8  # parameters that an error lists; of more, it lists the closest
 # Of a union, the most restrictive member is tried first, then text, "none" included, then lists.
@@ -210,8 +203,9 @@ def parse_value(key: str, text: str, hint: Any) -> Any:
 
 def _parse(text: str, hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        members = sorted(get_args(hint), key=lambda one: _STRICTNESS.get(getattr(one, "__origin__", one), 3))
-        return _first_of(text, members)
+        for member in sorted(get_args(hint), key=_strictness):
+            with suppress(_ParseError):
+                return _parse(text, member)
     if get_origin(hint) is Literal:
         return _choice(text, {str(choice): choice for choice in get_args(hint)})
     if get_origin(hint) is tuple:
@@ -228,19 +222,14 @@ def _parse(text: str, hint: Any) -> Any:
     raise _ParseError
 
 
+def _strictness(hint: Any) -> int:
+    return _STRICTNESS.get(getattr(hint, "__origin__", hint), 3)
+
+
 def _choice(text: str, choices: dict[str, Any]) -> Any:
     if text not in choices:
         raise _ParseError
     return choices[text]
-
-
-def _first_of(text: str, hints: Iterable[Any]) -> Any:
-    for hint in hints:
-        try:
-            return _parse(text, hint)
-        except _ParseError:
-            continue
-    raise _ParseError
 
 
 def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -90,20 +90,15 @@ class RunAudit:
     @property
     def bars(self) -> tuple[Bar, ...]:
         """Certified and claimed epsilon, of the whole run and by stage, for a chart."""
-        report_parameters = [
-            Bar(f"LDP reports, {one['part']}", one["epsilon_at_least"], one["claimed"])
-            for one in self.reports
-        ]
-        if self.canaries is None:
-            return tuple(report_parameters)
-        stages = [
-            Bar(self.stage_text(one.stage), one.bound.epsilon, one.claimed) for one in self.canaries.planted
-        ]
-        return (
-            Bar("total", self.canaries.epsilon, self.canaries.claimed),
-            *stages,
-            *report_parameters,
-        )
+        found = list[Bar]()
+        if self.canaries is not None:
+            found.append(Bar("total", self.canaries.epsilon, self.canaries.claimed))
+            for one in self.canaries.planted:
+                found.append(Bar(self.stage_text(one.stage), one.bound.epsilon, one.claimed))
+        for report in self.reports:
+            words = f"LDP reports, {report['part']}"
+            found.append(Bar(words, report["epsilon_at_least"], report["claimed"]))
+        return tuple(found)
 
     def stage_text(self, stage: str) -> str:
         return stage_text(stage, lists=self.method == RECOMMENDER)

@@ -43,14 +43,8 @@ if TYPE_CHECKING:
 
 _FORMAT = {"format": "graphveil-run", "version": 1}
 _PACKAGES = (
-    "torch",
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "dp-accounting",
-    "cryptography",
-    "safetensors",
-    "torch_geometric",
+    *("torch", "numpy", "scipy", "pyarrow", "dp-accounting"),
+    *("cryptography", "safetensors", "torch_geometric"),
 )
 _LONGEST_NAME = 100  # bytes of a default folder's; a file system takes 255 in all
 _DIGEST = "sha256"
@@ -206,7 +200,7 @@ class RunFolder:
             for file in sorted((workspace / place.name).glob("*"))
         }
 
-    def publish(self, workspace: Path, digests: Mapping[str, str] | None = None) -> None:
+    def publish(self, workspace: Path, digests: Mapping[str, str]) -> None:
         """Move a workspace's whole release into place, in one step, and delete the working state.
 
         The internal part of the release and the fingerprint of the fitted graph are moved first, so a run
@@ -222,18 +216,13 @@ class RunFolder:
             staged = workspace / place.name
             if not staged.exists() or place.exists():
                 continue
-            if digests is not None:
-                known, found = (
-                    {file: digest for file, digest in files.items() if file.startswith(f"{place.name}/")}
-                    for files in (digests, self.staged(workspace))
+            changed = {*digests.items()} ^ {*self.staged(workspace).items()}
+            if any(file.startswith(f"{place.name}/") for file, _ in changed):
+                raise ArtifactError(
+                    f"The unpublished files of {place.name}/ in {workspace} were changed after the run wrote "
+                    "them, so they are not published. Start a new run in a new folder (what was recorded "
+                    "stays charged)."
                 )
-                if known != found:
-                    raise ArtifactError(
-                        f"The unpublished files of {place.name}/ in {workspace} were changed after the run "
-                        "wrote "
-                        "them, so they are not published. Start a new run in a new folder (what was recorded "
-                        "stays charged)."
-                    )
             staged.replace(place)
         shutil.rmtree(self.work, ignore_errors=True)
 
@@ -302,12 +291,9 @@ def read_finished_run(path: Path) -> FinishedRun:
 
 def _read_plain(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ArtifactError(f"{path} cannot be read as JSON. Train the run again.") from None
-    if not isinstance(found, dict):
-        raise ArtifactError(f"{path} does not contain a JSON object. Train the run again.")
-    return found
+        return read_json(path)
+    except ArtifactError:
+        raise ArtifactError(f"{path} cannot be read as a JSON object. Train the run again.") from None
 
 
 def write_checked(path: Path, content: Mapping[str, Any]) -> None:

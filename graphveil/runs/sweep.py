@@ -73,17 +73,8 @@ from graphveil.runs.source import InMemorySource, ListSource, PublicFlags, Sourc
 
 MAX_CELLS = 1000
 _PRIVACY = (  # what a reference without privacy does without
-    "epsilon",
-    "delta",
-    "max_units",
-    "out_degree_bound",
-    "max_degree",
-    "replace_one",
-    "private_metrics",
-    "unsafe_noise_seed",
-    "perturb",
-    "max_edges",
-    "theta",
+    *("epsilon", "delta", "max_units", "out_degree_bound", "max_degree", "replace_one", "private_metrics"),
+    *("unsafe_noise_seed", "perturb", "max_edges", "theta"),
 )
 _LONGEST_NAME, _LONGEST_LIST = 80, 8  # letters of a cell's folder, values that are written out
 

@@ -70,7 +70,7 @@ def test_publishing_moves_a_whole_release_and_drops_the_work(locked: RunFolder) 
     staged.mkdir(parents=True)
     (staged / "model.json").write_text("{}")
     assert not locked.complete
-    locked.publish(locked.workspace(0))
+    locked.publish(locked.workspace(0), locked.staged(locked.workspace(0)))
     assert (locked.release / "model.json").is_file()
     assert not locked.work.exists()
     assert not locked.per_node.exists()
@@ -91,7 +91,7 @@ def test_publishing_goes_on_where_it_was_killed(locked: RunFolder) -> None:
     locked.per_node.mkdir(parents=True)
     (locked.per_node / "predictions.parquet").write_text("first")
     (locked.workspace(0) / "release").mkdir(parents=True)
-    locked.publish(locked.workspace(0))
+    locked.publish(locked.workspace(0), locked.staged(locked.workspace(0)))
     assert locked.release.is_dir()
     assert (locked.per_node / "predictions.parquet").read_text() == "first"
 
