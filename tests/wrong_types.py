@@ -122,7 +122,7 @@ def attack_calls() -> list[Call]:
         torch.nn.Linear(graph().num_features, 2),
     )
     one, other = np.array([0]), np.array([1])
-    discriminator = attacks.fit_discriminator(rng.random((40, 2)), labels, epochs=1)
+    discriminator = attacks.fit_discriminator(rng.random((40, 2)), labels)
     shares = dict.fromkeys(("share", "unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust"), 0.1)
     single = {"score": lambda graph, seed: 0.5, "graph": graph(), "pair": (0, 1), "repeats": 4}
     return [
@@ -141,16 +141,11 @@ def attack_calls() -> list[Call]:
         call(attacks.RocCurve.from_scores, scores=scores, labels=labels),
         call(roc.tpr, fpr=0.1),
         call(roc.at_top, most=3.0),
-        call(roc.curve, points=9),
         call(attacks.ReconstructionReport, qualities={}, drawn={}, epsilon=1.0),
         call(attacks.SecretEdges, matrix=held.matrix),
         call(attacks.SecretEdges.from_adjacency, adjacency=graph().adjacency),
         call(held.joined, one=one, other=other),
         call(attacks.ServedModel, **vars(answers)),
-        call(attacks.PairTest, threshold=0.5, tp=3, fp=1, repeats=9),
-        call(attacks.PairTest.from_scores, joined=scores, apart=scores + 0.1),
-        call(attacks.MeanInterval, mean=0.5, error=0.1, low=0.4, high=0.6, runs=3),
-        call(attacks.MeanInterval.from_values, values=[0.5, 0.6]),
         call(attacks.attack_collection, model=lpgnn, graph=graph(), strategy="random", share=0.05),
         call(attacks.attack_links, model=fitted(), graph=graph(), settings=attacks.LinkSettings(nodes=60)),
         call(
@@ -188,7 +183,7 @@ def attack_calls() -> list[Call]:
             adjacency=graph().adjacency,
             nodes=pairs.nodes[:2],
         ),
-        call(attacks.fit_discriminator, x=rng.random((40, 2)), kind=labels, hidden=4, epochs=1),
+        call(attacks.fit_discriminator, x=rng.random((40, 2)), kind=labels),
         call(attacks.fit_ensemble, model=gv.MLP(unit="none", seed=0, epochs=1), graph=graph(), count=4),
         call(
             attacks.full_knowledge,
@@ -198,7 +193,6 @@ def attack_calls() -> list[Call]:
             influence=None,
         ),
         call(attacks.influences, predict=predict_zeros, x=graph().x, nodes=pairs.nodes[:3]),
-        call(attacks.largest_advantage, roc=roc),
         call(attacks.link_scores, found=np.zeros((len(pairs.nodes),) * 2), pairs=pairs),
         call(attacks.lira_scores, ensemble=ensemble, confidences=rng.random(30)),
         call(attacks.network_predict, network=network, adjacency=graph().adjacency),
@@ -211,7 +205,7 @@ def attack_calls() -> list[Call]:
         call(attacks.shadow_graph, graph=graph(), per_class=5, seed=0),
         call(attacks.single_pair, **single),
         call(attacks.pair_scores, **single),
-        call(attacks.supervised_scores, known=knowledge, pairs=pairs, folds=2),
+        call(attacks.supervised_scores, known=knowledge, pairs=pairs),
         call(attacks.toggle_edge, graph=graph(), pair=(0, 1)),
     ]
 

@@ -31,7 +31,6 @@ from graphveil.attacks.membership import fit_ensemble as fit_ensemble
 from graphveil.attacks.membership import lira_scores as lira_scores
 from graphveil.attacks.membership import shadow_graph as shadow_graph
 from graphveil.attacks.pairs import Pairs as Pairs
-from graphveil.attacks.pairs import PairTest as PairTest
 from graphveil.attacks.pairs import draw_pairs as draw_pairs
 from graphveil.attacks.pairs import pair_scores as pair_scores
 from graphveil.attacks.pairs import single_pair as single_pair
@@ -41,9 +40,7 @@ from graphveil.attacks.poisoning import attack_collection as attack_collection
 from graphveil.attacks.reconstruction import ReconstructionReport as ReconstructionReport
 from graphveil.attacks.reconstruction import attack_records as attack_records
 from graphveil.attacks.reconstruction import quality as quality
-from graphveil.attacks.roc import MeanInterval as MeanInterval
 from graphveil.attacks.roc import RocCurve as RocCurve
-from graphveil.attacks.roc import largest_advantage as largest_advantage
 from graphveil.attacks.roc import pure_advantage as pure_advantage
 from graphveil.attacks.roc import pure_auc as pure_auc
 from graphveil.attacks.roc import roc_auc as roc_auc

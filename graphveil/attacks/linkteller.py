@@ -30,7 +30,7 @@ from graphveil.attacks.influence import (
 )
 from graphveil.attacks.membership import fit_discriminator
 from graphveil.attacks.pairs import Pairs, Sampling, draw_pairs
-from graphveil.attacks.roc import Floats, MeanInterval, RocCurve, attack_as_dict, theoretical_bound_of
+from graphveil.attacks.roc import Floats, RocCurve, attack_as_dict, theoretical_bound_of
 from graphveil.audit.secret_edges import Integers, SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.queries.pair_sums import EdgeProductQuery
@@ -137,34 +137,6 @@ class LinkReport:
 
     def __getitem__(self, name: str) -> Attacker:
         return self.attackers[name]
-
-    @checked
-    def difference(self, one: str, other: str, *, draws: int = 100) -> MeanInterval:
-        """Compute the difference of two attackers' AUC on the same pairs, with its 99 % interval.
-
-        Pairs share nodes, so the bootstrap draws nodes: a pair counts as often as both of its ends. The
-        interval covers the sampling of nodes.
-
-        Args:
-            one, other: Names of the attackers.
-            draws: Number of bootstrap samples.
-
-        Returns:
-            The difference, with the standard error and interval of the bootstrap.
-        """
-        rng = PublicStreams(self.settings.seed).numpy("bootstrap")
-        joined, count = self.pairs.joined, len(self.pairs.nodes)
-        found = []
-        for _ in range(draws):
-            times = rng.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
-            weights = times[self.pairs.one] * times[self.pairs.other]
-            first, second = (
-                RocCurve.from_scores(self[name].scores, joined, weights).auc for name in (one, other)
-            )
-            found.append(first - second)
-        low, high = np.quantile(found, (0.005, 0.995))
-        mean = self[one].roc.auc - self[other].roc.auc
-        return MeanInterval(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON output of ``graphveil attack linkteller``."""
@@ -406,34 +378,28 @@ def full_knowledge(
 
 
 @checked
-def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
-    """Score pairs by classifiers that are trained on the other folds of pairs.
+def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, seed: int = 0) -> Floats:
+    """Score each half of the pairs by a classifier that is trained on the other half.
 
     This is the strongest knowledge of a link attacker in the literature (He et al., Stealing links from
-    graph neural networks, 2021: with part of the graph). Pairs are assigned to folds at random. With two
-    folds the attacker knows half of the edges. Scores are ranks within their fold, so that folds are
-    comparable.
+    graph neural networks, 2021: with part of the graph). Pairs are assigned to the halves at random. Scores
+    are ranks within their half, so that both are comparable.
 
     Args:
         known: Attacker's knowledge about the nodes.
         pairs: Pairs to score, with their true state.
-        folds: Number of folds, 2 or more.
-        seed: Seed of the folds and the classifiers.
+        seed: Seed of the halves and the classifiers.
 
     Returns:
         One score per pair.
 
-    Raises:
-        ConfigError: If there are fewer than two folds.
-
     Privacy:
         Reads: the true state of the pairs. The result is internal.
     """
-    checks.integer_at_least(2, folds=folds)
     rng = PublicStreams(seed).numpy("folds")
-    fold = rng.integers(folds, size=len(pairs.joined))
+    fold = rng.integers(2, size=len(pairs.joined))
     scores = np.zeros(len(pairs.joined))
-    for number in range(folds):
+    for number in range(2):
         kinds = (pairs.joined, ~pairs.joined)
         edges, apart = (rng.permutation(np.flatnonzero((fold != number) & kind)) for kind in kinds)
         edges = edges[:_MAX_TRAIN_EDGES]

@@ -61,21 +61,18 @@ def fit_discriminator(
     *,
     seed: int = 0,
     validation: float = 0.2,
-    hidden: int = 64,
-    epochs: int = 100,
     weight_decay: float = 0.0,
 ) -> Discriminator:
     """Train the attack model of GAP's membership inference: three layers with SELU and batch norm.
 
-    Adam at 0.01 with full batches; the best epoch on a held-out part is kept.
+    The hidden layers have 64 units. Adam at 0.01 takes 100 epochs with full batches; the best epoch on a
+    held-out part is kept.
 
     Args:
         x: Features of each case (n, d).
         kind: Binary label of each case.
         seed: Seed of the held-out part and of the parameters.
         validation: Share of held-out cases.
-        hidden: Width of the hidden layers.
-        epochs: Number of epochs.
         weight_decay: Weight decay of Adam.
 
     Returns:
@@ -91,7 +88,6 @@ def fit_discriminator(
     checks.shape((-1, -1), x=x)
     checks.shape((len(x),), kind=kind)
     checks.within(0, 1, validation=validation)
-    checks.width(hidden=hidden)
     checks.integer_at_least(0, seed=seed)
     streams = PublicStreams(seed)
     mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), _MIN_SCALE)
@@ -99,16 +95,14 @@ def fit_discriminator(
     order = torch.from_numpy(streams.numpy("held-out").permutation(len(x)))
     held = round(validation * len(x))
     generator = streams.torch("attack-model")
-    network = FeedForward(
-        [x.shape[1], hidden, hidden, 2], generator=generator, activation="selu", batch_norm=True
-    )
+    network = FeedForward([x.shape[1], 64, 64, 2], generator=generator, activation="selu", batch_norm=True)
     train(
         network,
         lambda index: network(rows[index]),
         labels,
         order[held:],
         order[:held],
-        TrainingSchedule(epochs=epochs, learning_rate=0.01, weight_decay=weight_decay, select="likelihood"),
+        TrainingSchedule(epochs=100, learning_rate=0.01, weight_decay=weight_decay, select="likelihood"),
         generator=generator,
     )
     return Discriminator(network, mean, scale)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
@@ -191,61 +190,3 @@ def pair_scores(
     joined = SecretEdges.from_adjacency(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0]
     scores = [np.array([score(one, number) for number in range(repeats)], dtype=np.float64) for one in both]
     return (scores[0], scores[1]) if joined else (scores[1], scores[0])
-
-
-@checked
-@dataclass(frozen=True)
-class PairTest:
-    """A test of one node pair, "joined" if the score exceeds a threshold chosen on other releases.
-
-    The largest TPR - FPR over thresholds is biased upwards. The first half of the releases therefore selects
-    the threshold and the second half counts. The counts are binomial, and Clopper and Pearson's bounds apply.
-
-    Args:
-        threshold: Midpoint of two scores of the first half.
-        tp: Releases of the second half with the pair joined that the test reports as joined.
-        fp: The same with the pair apart.
-        repeats: Releases of either kind in the second half.
-    """
-
-    threshold: float
-    tp: int
-    fp: int
-    repeats: int
-
-    @classmethod
-    @checked
-    def from_scores(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "PairTest":
-        """Choose the threshold on the first half of the scores, and count on the second half.
-
-        Args:
-            joined: Scores of releases with the edge.
-            apart: Scores of releases without it.
-
-        Returns:
-            The test and its counts.
-
-        Raises:
-            ConfigError: If there are fewer than two releases of a graph.
-
-        >>> PairTest.from_scores([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
-        PairTest(threshold=1.5, tp=1, fp=1, repeats=2)
-        """
-        there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
-        checks.shape((-1,), joined=there, apart=away)
-        checks.within(2, 1 << 53, releases=min(len(there), len(away)))
-        half = min(len(there), len(away)) // 2
-        first, other = np.sort(there[:half]), np.sort(away[:half])
-        values = np.unique(np.append(first, other))
-        cuts = np.append(values[0] - 1, (values[1:] + values[:-1]) / 2)
-        scores = np.searchsorted(other, cuts) - np.searchsorted(first, cuts)  # in units of 1 / half
-        threshold = float(cuts[scores.argmax()])
-        second = slice(half, 2 * half)
-        return cls(
-            threshold, int((there[second] > threshold).sum()), int((away[second] > threshold).sum()), half
-        )
-
-    @property
-    def advantage(self) -> float:
-        """TPR - FPR of the test on the second half, without bias."""
-        return (self.tp - self.fp) / self.repeats

@@ -4,7 +4,7 @@ An attack on one protected edge or record cannot exceed the bounds, even if the 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -136,18 +136,10 @@ class RocCurve:
         return precision, float(recall), float(2 * precision * recall / both) if both else 0.0
 
     @checked
-    def curve(self, points: int = 200) -> list[tuple[float, float]]:
-        """Return pairs of false- and true-positive rates, evenly spaced on a logarithmic axis.
-
-        Args:
-            points: Number of points.
-
-        Raises:
-            ConfigError: If the number is below 1.
-        """
-        checks.integer_at_least(1, points=points)
+    def curve(self) -> list[tuple[float, float]]:
+        """Return 200 pairs of false- and true-positive rates, evenly spaced on a logarithmic axis."""
         least = 1 / self.fp[-1]
-        grid = np.unique(np.append(np.geomspace(least, 1.0, points), 1.0))
+        grid = np.unique(np.append(np.geomspace(least, 1.0, 200), 1.0))
         return [(float(rate), self.tpr(float(rate))) for rate in grid]
 
     def figures(self) -> dict[str, Any]:
@@ -202,57 +194,6 @@ def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     1.0
     """
     return RocCurve.from_scores(scores, labels).auc
-
-
-@checked
-def largest_advantage(roc: RocCurve) -> float:
-    """Return the largest TPR - FPR over thresholds, which is biased upwards; see ``PairTest``.
-
-    Args:
-        roc: ROC curve of an attacker.
-    """
-    false, true = roc.rates
-    return float((true - false).max())
-
-
-@checked
-@dataclass(frozen=True)
-class MeanInterval:
-    """Mean over runs, with its standard error and its 99 % interval by Student's t.
-
-    Args:
-        mean: Mean.
-        error: Standard error.
-        low, high: Ends of the interval.
-        runs: Number of runs.
-
-    >>> MeanInterval.from_values([1.0, 2.0, 3.0]).mean
-    2.0
-    """
-
-    mean: float
-    error: float
-    low: float
-    high: float
-    runs: int
-
-    @classmethod
-    @checked
-    def from_values(cls, values: Sequence[float]) -> "MeanInterval":
-        """Summarize one value per run; the interval of a single run is unbounded.
-
-        Args:
-            values: One value per run.
-        """
-        from scipy.stats import t
-
-        runs = len(values)
-        mean = float(np.mean(values))
-        if runs < 2:
-            return cls(mean, float("inf"), -float("inf"), float("inf"), runs)
-        error = float(np.std(values, ddof=1) / np.sqrt(runs))
-        reach = float(t.ppf(0.995, runs - 1)) * error
-        return cls(mean, error, mean - reach, mean + reach, runs)
 
 
 # -- bounds that a guarantee implies -----------------------------------------------------------------------

@@ -71,7 +71,7 @@ def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
         )
     ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
     present = rng.random(count) < 0.5
-    sources, targets = _edges(graph.adjacency)
+    sources, targets = graph.adjacency.edge_index().numpy()
     low, high = np.minimum(sources, targets), np.maximum(sources, targets)
     slots = ends.min(axis=1) * graph.num_nodes + ends.max(axis=1)
     rest = ~np.isin(low * graph.num_nodes + high, slots)
@@ -87,7 +87,7 @@ def _insert_rows(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGr
     """Give random persons one row to a random far end, or none: fair coins decide."""
     owners, present = _persons(graph, count, rng), rng.random(count) < 0.5
     ends = np.stack([owners, graph.num_nodes + rng.integers(graph.num_far_ends, size=count)], axis=1)
-    sources, targets = _edges(graph.adjacency)
+    sources, targets = graph.adjacency.edge_index().numpy()
     rest = ~np.isin(sources, owners)
     rows = np.concatenate([np.stack([sources[rest], targets[rest]], axis=1), ends[present]])
     with_canaries = _with_edges(graph, *rows.T)
@@ -102,7 +102,7 @@ def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> Canary
     places = _persons(graph, count, rng)
     present, labels = rng.random(count) < 0.5, graph.y.clone()
     labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))
-    sources, targets = _edges(graph.adjacency)
+    sources, targets = graph.adjacency.edge_index().numpy()
     kept = ~(np.isin(sources, places) | np.isin(targets, places))
     rest, own = np.stack([sources[kept], targets[kept]], axis=1), np.empty((0, 2), dtype=np.int64)
     if graph.num_far_ends:
@@ -123,30 +123,19 @@ def _persons(graph: Graph, count: int, rng: np.random.Generator) -> npt.NDArray[
     return rng.permutation(graph.num_nodes)[:count]
 
 
-def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    targets = np.repeat(np.arange(adjacency.num_nodes), adjacency.indptr.diff().numpy())
-    return adjacency.indices.numpy().astype(np.int64), targets
-
-
 def _with_edges(graph: Graph, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> Graph:
     count, directed = graph.adjacency.num_nodes, graph.directed
     return graph.replace(adjacency=Adjacency.from_edges(sources, targets, num_nodes=count, directed=directed))
 
 
-def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
-    proba = model.fitted.own_proba.to(torch.float64).numpy()
-    first, second = (proba[inserted.places[:, end]] for end in (0, 1))
-    return np.asarray((first * second).sum(axis=1))
-
-
-def owner_certainty(model: Estimator, inserted: CanaryGraph) -> Floats:
-    proba = model.fitted.own_proba.to(torch.float64).numpy()
-    return np.asarray(proba[inserted.places[:, 0]].max(axis=1))
-
-
-def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
-    proba = model.fitted.own_proba.to(torch.float64).numpy()
-    return np.asarray(proba[inserted.places, inserted.query_graph.y.numpy()[inserted.places]])
+def from_predictions(model: Estimator, inserted: CanaryGraph) -> Floats:
+    """Return the likelihood of a record's label, the similarity of two ends, or the certainty of an owner."""
+    proba, places = model.fitted.own_proba.to(torch.float64).numpy(), inserted.places
+    if places.ndim == 1:
+        return np.asarray(proba[places, inserted.query_graph.y.numpy()[places]])
+    if inserted.graph.num_far_ends:
+        return np.asarray(proba[places[:, 0]].max(axis=1))
+    return np.asarray((proba[places[:, 0]] * proba[places[:, 1]]).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +166,7 @@ def audit_training(
     *,
     split: Split,
     canaries: int = 200,
-    score: Score | None = None,
+    score: Score = from_predictions,
     seed: int = 0,
     confidence: float = CONFIDENCE,
     **fit: Any,
@@ -219,9 +208,8 @@ def audit_training(
         places, present = inserted.places[trained], inserted.present[trained]
         inserted = replace(inserted, graph=ready, places=places, present=present)
     model.fit(ready, **fit)
-    of_edges = owner_certainty if graph.num_far_ends else prediction_similarity
-    scores = (score or (label_likelihood if records else of_edges))(model, inserted)
-    count, present = len(scores), inserted.present
+    scores, present = score(model, inserted), inserted.present
+    count = len(scores)
     each = max(1, int(_GUESSED * count) // 2)  # of a public number, so the guesses are fixed beforehand
     order = np.argsort(scores, kind="stable")
     correct = int(present[order[-each:]].sum() + (~present[order[:each]]).sum())

@@ -188,17 +188,12 @@ class Clustering:
     sampled: bool
 
 
-def clustering(
-    graph: SecretEdges, *, rng: np.random.Generator, exact_products: int | None = None
-) -> Clustering:
+def clustering(graph: SecretEdges, *, rng: np.random.Generator) -> Clustering:
     """Return the clustering of a graph.
 
     Edges are directed from the end with fewer neighbors to the other one, after which no node has more than
-    sqrt(2 m) of them. Closing all pairs of two such edges takes O(m^1.5).
-
-    Args:
-        exact_products: Largest number of such pairs, by default 2^30. Beyond it, a million wedges are sampled
-            among all, and a million at uniformly drawn nodes.
+    sqrt(2 m) of them. Closing all pairs of two such edges takes O(m^1.5). Beyond 2^30 of these pairs, a
+    million wedges are sampled among all, and a million at uniformly drawn nodes.
 
     Privacy:
         Reads: the exact edges. The result is internal.
@@ -219,8 +214,7 @@ def clustering(
     forward: Any = sparse.csr_array(ends, shape=(graph.nodes, graph.nodes))
     out = np.diff(forward.indptr).astype(np.int64)
     wedges: Integers = graph.degrees * (graph.degrees - 1) // 2
-    most = EXACT_PRODUCTS if exact_products is None else exact_products
-    if wedges.any() and int((out**2).sum() + (forward @ out).sum()) > most:
+    if wedges.any() and int((out**2).sum() + (forward @ out).sum()) > EXACT_PRODUCTS:
         return _sampled(graph, wedges, rng)
     # In a triangle u -> v -> w, u -> w, the entry (u, w) of F F counts the v between them, and the entry
     # (v, w) of F^T F the u before both. The first finds u and w, the second v.

@@ -231,22 +231,6 @@ class Ledger:
         name = self._store.read(task)
         return DataSetLedger(self._store, name, fingerprints, named=False, apart=apart)
 
-    def bind(self, name: str, fingerprints: Tags) -> None:
-        """Bind a dataset to data, or check that it is bound to them.
-
-        Args:
-            name: Name of the dataset.
-            fingerprints: Keyed fingerprints of the data.
-
-        Raises:
-            ConfigError: If the dataset is bound to other data.
-
-        Privacy:
-            Stores: keyed fingerprints of the data, which are internal: an attacker with the key can test
-            guesses. Charges: nothing.
-        """
-        self.data_set(name, fingerprints).bind_data()
-
     def unbind(self, name: str) -> None:
         """Release a dataset from its data; the next run that names it binds it again.
 

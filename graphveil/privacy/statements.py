@@ -267,18 +267,15 @@ def formal_statement(guarantee: Guarantee) -> str:
 
 
 def _statement(guarantee: Guarantee) -> str:
-    parts = [_core(guarantee), *(f"Note: {note}." for note in guarantee.notes)]
+    bound = {"epsilon": format_upper_bound(guarantee.epsilon), "delta": format_delta(guarantee.delta)}
+    core = _STATEMENTS[guarantee.unit](guarantee, bound)
+    parts = [core, *(f"Note: {note}." for note in guarantee.notes)]
     if guarantee.unit != NoUnit.name:
         parts.append(_composition_note(guarantee))
     if guarantee.deviations:
         listed = "; ".join(guarantee.deviations)
         parts.insert(0, f"No valid guarantee. Known deviations: {listed}. It would read:")
     return " ".join(parts)
-
-
-def _core(guarantee: Guarantee) -> str:
-    bound = {"epsilon": format_upper_bound(guarantee.epsilon), "delta": format_delta(guarantee.delta)}
-    return _STATEMENTS[guarantee.unit](guarantee, bound)
 
 
 Bound = dict[str, str]

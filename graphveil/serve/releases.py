@@ -14,6 +14,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -117,27 +118,20 @@ def _features(found: Sequence[NewNodeRecord], run: ServedRun) -> list[list[float
         if any(one.x not in (None, [], [1.0]) for one in found):
             raise RequestError("no_features")
         return [[1.0] for _ in found]
-    listed = [one.x for one in found if isinstance(one.x, list)]
-    named = [one.x for one in found if isinstance(one.x, dict)]
-    if len(listed) == len(found) and all(len(x) == run.features for x in listed):
-        matrix = np.array(listed, dtype=np.float32)
+    sent, parts, wrong = [one.x for one in found], list[npt.NDArray[np.float32]](), list[str]()
+    named = [x for x in sent if isinstance(x, dict)]
+    if all(isinstance(x, list) and len(x) == run.features for x in sent):
+        parts = [np.array(sent, dtype=np.float32)]
     elif rules and len(named) == len(found):
         wrong = [name for name in names if any(name not in x for x in named)]
-        if wrong or any(len(x) > len(names) for x in named):
-            raise other_features(run.features, names, wrong)
-        parts = []
-        for rule in rules:
+        for rule in rules if not wrong and all(len(x) == len(names) for x in named) else ():
             try:
                 parts.append(encode([_column(rule, [x[rule.name] for x in named])], (rule,), len(named)))
             except (GraphError, TypeError, ValueError):  # Arrow's own errors are among them
                 wrong.append(rule.name)
-        if wrong:
-            raise other_features(run.features, names, wrong)
-        matrix = np.concatenate(parts, axis=1)
-    else:
-        raise other_features(run.features, names)
-    if np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
-        raise other_features(run.features, names)
+    matrix = np.concatenate(parts or [np.full((1, 1), np.inf)], axis=1)
+    if wrong or np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
+        raise other_features(run.features, names, wrong)
     rows: list[list[float]] = matrix.tolist()
     return rows
 
@@ -326,9 +320,8 @@ class ReleaseService:
         from graphveil.estimators.saved import load_model
 
         model: Estimator = load_model(find_release(self._folder))
-        if (
-            _digest(find_release(self._folder)) != self._model_digest
-        ):  # after it was read, so it is of one fit
+        # After it was read, so it is of one fit.
+        if _digest(find_release(self._folder)) != self._model_digest:
             raise RequestError("run_changed")
         graph = new_records.graph(classes=model.named_classes, directed=directed)
         privacy_cost = model.privacy_cost(graph)
@@ -337,13 +330,9 @@ class ReleaseService:
         ledger = self._server_ledger.for_request(reference, self._other_charged_ledgers())
         attach_ledger(graph.edge_set, ledger)
         # Before the charge: later predictions of this run count what this one may have queried.
-        known = (
-            None
-            if self._server_ledger.is_recorded(reference)
-            else record_prediction(
-                self._folder, graph, self._server_ledger.account, privacy_cost, disjoint=False
-            )
-        )
+        known, account = None, self._server_ledger.account
+        if not self._server_ledger.is_recorded(reference):
+            known = record_prediction(self._folder, graph, account, privacy_cost, disjoint=False)
         # The workspace has the journal: a repeated request draws the same noise.
         try:
             proba = model.outputs(graph, PredictionOptions(allow_spend=True, workspace=kept.parent))

@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import norm
 
 from graphveil.attacks import (
-    MeanInterval,
     RocCurve,
     pure_advantage,
     pure_auc,
@@ -53,13 +52,6 @@ def test_precision_and_recall_of_the_top_candidates() -> None:
     assert roc.at_top(2) == (0.5, 0.5, 0.5)
     assert roc.at_top(4) == (0.5, 1.0, pytest.approx(2 / 3))
     assert roc.at_top(1) == (1.0, 0.5, pytest.approx(2 / 3))
-
-
-def test_mean_interval_is_that_of_student() -> None:
-    found = MeanInterval.from_values([1.0, 2.0, 4.0])
-    error = np.std([1, 2, 4], ddof=1) / math.sqrt(3)
-    assert (found.mean, found.error) == (pytest.approx(7 / 3), pytest.approx(error))
-    assert found.high - found.mean == pytest.approx(9.92484 * error, rel=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])

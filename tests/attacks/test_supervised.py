@@ -9,7 +9,6 @@ import graphveil as gv
 from graphveil.attacks import (
     AdversaryKnowledge,
     LinkSettings,
-    Pairs,
     SecretEdges,
     attack_links,
     draw_pairs,
@@ -18,7 +17,7 @@ from graphveil.attacks import (
     roc_auc,
     supervised_scores,
 )
-from graphveil.attacks.linkteller import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
+from graphveil.attacks.linkteller import SUPERVISED, SUPERVISED_PUBLIC
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import PublicStreams
 from graphveil.errors import ConfigError
@@ -31,9 +30,9 @@ def test_discriminator_finds_differences_and_no_others() -> None:
     rng = np.random.default_rng(0)
     x, kind = rng.normal(size=(600, 3)), rng.random(600) < 0.5
     x[:, 1] += 2 * kind
-    model = fit_discriminator(x[:300], kind[:300], epochs=40)
+    model = fit_discriminator(x[:300], kind[:300])
     assert roc_auc(model.scores(x[300:]), kind[300:]) > 0.88
-    noise = fit_discriminator(x[:300, [0, 2]], kind[:300], epochs=40)
+    noise = fit_discriminator(x[:300, [0, 2]], kind[:300])
     assert 0.4 < roc_auc(noise.scores(x[300:, [0, 2]]), kind[300:]) < 0.6
 
 
@@ -72,15 +71,9 @@ def test_scores_do_not_depend_on_the_truth_of_scored_pairs() -> None:
 def test_predictions_reveal_more_than_public_data() -> None:
     model = gv.GCN(unit="none", seed=0, epochs=15).fit(TINY)
     report = attack_links(model, TINY, LinkSettings(nodes=80, supervised=True))
-    gained = report.difference(SUPERVISED, SUPERVISED_PUBLIC, draws=20)
-    assert gained.low > 0 and gained.mean == report[SUPERVISED].roc.auc - report[SUPERVISED_PUBLIC].roc.auc
-    assert report.difference(BY_FEATURES, BY_FEATURES, draws=5).high == 0
+    assert report[SUPERVISED].roc.auc > report[SUPERVISED_PUBLIC].roc.auc
 
 
-def test_rejects_too_many_nodes_and_too_few_folds() -> None:
+def test_rejects_too_many_nodes() -> None:
     with pytest.raises(ConfigError, match="Use a smaller number"):
         LinkSettings(nodes=100_000)
-    with pytest.raises(ConfigError, match="folds=1"):
-        supervised_scores(
-            AdversaryKnowledge({}), Pairs(*[np.zeros(1, dtype=int)] * 3, np.ones(1, dtype=bool)), folds=1
-        )

@@ -4799,8 +4799,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.serve.releases:ReleaseService._release",
-                "if self._server_ledger.is_recorded(reference)\n            else record_prediction(",
-                "if True\n            else record_prediction(",
+                "if not self._server_ledger.is_recorded(reference):",
+                "if False:",
             )
         ],
         test="tests/serve/test_releases.py::test_later_predictions_of_the_run_count_what_the_server_released",

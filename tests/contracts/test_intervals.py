@@ -16,7 +16,6 @@ from estimators.training import test_private_metrics as of_records
 from scipy.stats import binom
 from sklearn import metrics as sk
 
-from graphveil.attacks import MeanInterval
 from graphveil.audit import bounds
 from graphveil.audit.bounds import odds_of_runs, repeated_runs, summed_gaussian
 from graphveil.estimators.classcode.likelihoods import Homophily
@@ -202,12 +201,7 @@ def gaussian(rng: np.random.Generator) -> Covered:
     }
 
 
-def of_attacks(rng: np.random.Generator) -> Covered:
-    found = MeanInterval.from_values((0.6 + 0.05 * rng.normal(size=5)).tolist())
-    return {"mean": inside(found, 0.6)}
-
-
-@pytest.mark.parametrize("draw", [response, gaussian, of_attacks], ids=lambda draw: str(draw.__name__))
+@pytest.mark.parametrize("draw", [response, gaussian], ids=lambda draw: str(draw.__name__))
 def test_a_bound_at_99_percent_fails_in_one_of_100_runs_at_most(draw: Draw) -> None:
     found = coverage(draw, RUNS)
     assert min(found.values()) >= binom.ppf(FALSE_ALARM, RUNS, 0.99) / RUNS, found

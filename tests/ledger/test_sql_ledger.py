@@ -229,12 +229,12 @@ def test_unregistered_data_are_recognized_and_have_no_limit(ledger: Ledger) -> N
 def test_versions_of_one_dataset_share_one_budget(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon="0.2", delta="1e-7")
     for tags in (TAGS, TAGS, {"edges": TAGS["edges"]}):
-        ledger.bind("friends", tags)
+        ledger.data_set("friends", tags).bind_data()
     with pytest.raises(ConfigError, match="differ from those that 'friends' was registered with"):
-        ledger.bind("friends", OTHER)
+        ledger.data_set("friends", OTHER).bind_data()
     ledger.data_set("friends").record(entry("a"))
     ledger.init("friends", "undirected-edge", tags=OTHER)
-    ledger.bind("friends", OTHER)
+    ledger.data_set("friends", OTHER).bind_data()
     ledger.data_set("friends").record(entry("b"))
     with pytest.raises(BudgetError):
         ledger.data_set("friends").record(entry("c"))
@@ -280,7 +280,7 @@ def test_a_name_without_releases_can_be_unbound(ledger: Ledger) -> None:
     assert ledger.other_names("", TAGS) == []
     ledger.data_set("friends", OTHER).record(entry("b"))
     with pytest.raises(ConfigError, match="data differ from those"):
-        ledger.bind("friends", TAGS)
+        ledger.data_set("friends", TAGS).bind_data()
     assert (len(friends), ledger.verify()) == (1, [])
 
 
