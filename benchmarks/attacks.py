@@ -38,7 +38,7 @@ from graphveil.attacks import (
     pair_scores,
     roc_auc,
 )
-from graphveil.attacks.influence import features_of, influences, network_predict
+from graphveil.attacks.influence import as_float64, influences, network_predict
 from graphveil.attacks.linkteller import (
     BY_FEATURES,
     BY_POSTERIOR,
@@ -259,7 +259,7 @@ def _linkteller_score(
     graph: gv.Graph, cell: Record, pair: tuple[int, int]
 ) -> Callable[[gv.Graph, int], float]:
     network = gv.GCN(unit="none", seed=0, epochs=30).fit(graph).fitted.trained.network
-    x, nodes = features_of(graph), torch.tensor(pair).numpy()
+    x, nodes = as_float64(graph.x), torch.tensor(pair).numpy()
     release = {"edge-rand": gv.perturb.edge_rand, "edge-rr": gv.perturb.edge_rr}[cell["method"]]
 
     def score(one: gv.Graph, number: int) -> float:

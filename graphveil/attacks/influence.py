@@ -213,10 +213,6 @@ def as_float64(x: Matrix) -> Matrix:
     return rows
 
 
-def features_of(graph: Graph) -> Matrix:
-    return as_float64(graph.x)
-
-
 def dense_rows(x: Matrix, nodes: Any) -> Floats:
     rows = as_float64(x)
     checks.places(rows.shape[0], nodes=nodes)
@@ -271,11 +267,6 @@ class ServedModel:
     edge_source: str
     proba: Floats
     released: dict[str, Floats]
-
-    @property
-    def responds_to_features(self) -> bool:
-        """Whether features of one node can change the prediction of another node."""
-        return self.edge_source != RELEASED_ROWS
 
 
 @checked

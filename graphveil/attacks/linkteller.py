@@ -16,14 +16,15 @@ from scipy.stats import rankdata
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.attacks.influence import (
+    RELEASED_ROWS,
     STEP,
     Direction,
     Matrix,
     Nudge,
     Predict,
     ServedModel,
+    as_float64,
     dense_rows,
-    features_of,
     influences,
     link_scores,
     serve_model,
@@ -188,7 +189,7 @@ def attack_links(
     pairs = draw_pairs(
         edges, count=chosen.nodes, sampling=chosen.sampling, cutoff=chosen.cutoff, seed=chosen.seed
     )
-    x, public = features_of(graph), public_knowledge(graph, pairs)
+    x, public = as_float64(graph.x), public_knowledge(graph, pairs)
     scores = {LINKTELLER: np.zeros(len(pairs.joined))}
     if isinstance(model, LinkPredictor):
         guarantee, edge_source, responds = model.guarantee, RELEASED_SUMS, False
@@ -202,7 +203,8 @@ def attack_links(
         known = AdversaryKnowledge(public.rows, matrix)
     else:
         answers, influence = serve_model(model, graph), None
-        guarantee, edge_source, responds = model.guarantee, answers.edge_source, answers.responds_to_features
+        guarantee, edge_source = model.guarantee, answers.edge_source
+        responds = edge_source != RELEASED_ROWS  # whether features of one node can change other predictions
         if responds:
             influence = influences(answers.predict, x, pairs.nodes, step=chosen.step, nudge=chosen.nudge)
             scores[LINKTELLER] = link_scores(influence, pairs, chosen.direction)
@@ -336,7 +338,7 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
         Reads: features and labels, which are public under edge-level units and private under others. Edges
         are not read. Charges: nothing. The result is internal.
     """
-    rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
+    rows = {"features": dense_rows(as_float64(graph.x), pairs.nodes)}
     if graph.has_split:
         known = (graph.labeled_in("train", "val")).numpy()
         labels = np.zeros((graph.num_nodes, graph.num_classes))

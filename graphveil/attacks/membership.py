@@ -50,8 +50,7 @@ class Discriminator:
             x: Features of each case (n, d).
         """
         logits: torch.Tensor = self.network(_rows((x - self.mean) / self.scale))
-        odds: Floats = (logits[:, 1] - logits[:, 0]).to(torch.float64).numpy()
-        return odds
+        return np.asarray((logits[:, 1] - logits[:, 0]).to(torch.float64).numpy())
 
 
 @checked

@@ -47,11 +47,6 @@ class Pairs:
         """Both ends as node numbers."""
         return self.nodes[self.one], self.nodes[self.other]
 
-    @property
-    def density(self) -> float:
-        """The share of edges in all scored pairs."""
-        return float(self.joined.mean())
-
 
 @checked
 def draw_pairs(

@@ -49,15 +49,12 @@ class RocCurve:
 
     @classmethod
     @checked
-    def from_scores(
-        cls, scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None
-    ) -> "RocCurve":
+    def from_scores(cls, scores: npt.ArrayLike, labels: npt.ArrayLike) -> "RocCurve":
         """Compute the curve of some scores.
 
         Args:
             scores: Scores, higher for likely positives (n).
             labels: Whether each is a positive (n).
-            weights: Multiplicity of each score; one by default.
 
         Returns:
             The curve.
@@ -70,12 +67,11 @@ class RocCurve:
         """
         values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
         checks.shape((-1,), scores=values)
-        checks.shape(values.shape, labels=truth, **({} if weights is None else {"weights": weights}))
-        counted = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+        checks.shape(values.shape, labels=truth)
         order = np.argsort(-values, kind="stable")
-        values, tp_steps, fp_steps = values[order], (truth * counted)[order], (~truth * counted)[order]
+        values, truth = values[order], truth[order]
         last = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)  # of each group of ties
-        tp, fp = np.cumsum(tp_steps)[last], np.cumsum(fp_steps)[last]
+        tp, fp = (np.cumsum(kind, dtype=np.float64)[last] for kind in (truth, ~truth))
         if not len(tp) or tp[-1] <= 0 or fp[-1] <= 0:
             raise ConfigError(
                 "The attack needs scores of both members and nonmembers, but one of the two is missing "

@@ -473,7 +473,7 @@ def _compared(name: str, measure: str, true: Any, noisy: Any) -> StructuralQuery
         error = normalized_mutual_information(true, noisy)
         return StructuralQuery(name, int(true.max()) + 1, int(noisy.max()) + 1, error, NMI)
     if measure == MAE:
-        error = mean_absolute_error(true, noisy)
+        error = float(np.abs(true - noisy).mean())
         return StructuralQuery(name, float(true.max()), float(noisy.max()), error, MAE)
     if measure == KL:
         longest = max(len(counts) for counts, _ in (true, noisy))
@@ -542,12 +542,3 @@ def normalized_mutual_information(first: Integers, second: Integers) -> float:
         return 1.0
     mutual = both - float(entr(joint.data).sum())
     return min(1.0, max(0.0, 2 * mutual / both))
-
-
-def mean_absolute_error(true: Floats, released: Floats) -> float:
-    """Return the mean over nodes of |true_v - released_v|.
-
-    >>> mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-    1.0
-    """
-    return float(np.abs(true - released).mean())

@@ -88,9 +88,7 @@ class PrivacyClaim:
                 "A guarantee to test is missing or given twice. Pass either epsilon= (with delta=) or mu=."
             )
         checks.within(0, 1, delta=self.delta)
-        checks.non_negative(
-            **{k: v for k, v in (("epsilon", self.epsilon), ("mu", self.mu)) if v is not None}
-        )
+        checks.non_negative(epsilon=self.epsilon or 0.0, mu=self.mu or 0.0)
 
     @property
     def at(self) -> tuple[float, float]:

@@ -109,9 +109,7 @@ def audit_plan(
     (True, True)
     """
     _check_confidence(confidence)
-    for name, number in (("seed", seed), ("unsafe_noise_seed", unsafe_noise_seed)):
-        if number is not None:
-            checks.integer_at_least(0, **{name: number})
+    checks.integer_at_least(0, seed=seed, unsafe_noise_seed=unsafe_noise_seed or 0)
     groups = range(max(query.groups for query in plan.queries) if isinstance(plan.unit, NodeUnit) else 1)
     num_tests = len(set(plan.queries)) * len(groups)
     rng, pair = np.random.default_rng(seed), _worst_pair(plan)
@@ -119,18 +117,15 @@ def audit_plan(
     for group in groups:
         context = CanaryContext(plan, 1 - (1 - confidence) / num_tests, rng, group, pair, unsafe_noise_seed)
         found = {query: insert_canaries(query, context) for query in dict.fromkeys(plan.queries)}
-        certified = [found[query] for query in plan.queries]  # equal queries have canaries once
+        planted = {query: one for query, one in found.items() if isinstance(one, CanaryResult)}
         bounds = [0.0]
         for path in plan.paths:  # a release answers one of the alternatives, so the worst one counts
-            events = [
-                _charged(one.certified, plan.queries[k], plan.unit)
-                for k in path
-                if isinstance(one := certified[k], CanaryResult)
-            ]
+            queries = [plan.queries[k] for k in path if plan.queries[k] in planted]
+            events = [_charged(planted[query].certified, query, plan.unit) for query in queries]
             bounds += [privacy_curve(compose(*events)).epsilon(plan.delta)] if events else []
-        planted = tuple(one for one in found.values() if isinstance(one, CanaryResult))
         without = {query.describe().stage: one for query, one in found.items() if isinstance(one, str)}
-        audits.append(PlanAudit(max(bounds), plan.epsilon, plan.delta, confidence, planted, without))
+        results = tuple(planted.values())
+        audits.append(PlanAudit(max(bounds), plan.epsilon, plan.delta, confidence, results, without))
     return max(audits, key=lambda audit: audit.epsilon)
 
 

@@ -400,23 +400,18 @@ def _of_projected_sums(query: ProjectedSumQuery, context: CanaryContext) -> Cana
     recipients = np.arange(1 + 2 * hubs, each)
     senders = place[:, None] + np.concatenate([of_hubs, of_others])
 
-    def lists(sources: Indices, targets: Indices) -> tuple[Indices, Indices]:
+    def lists(sources: Indices, targets: Indices) -> list[Indices]:
         """Return edges from each source of a canary (n, k) to each target of it (n, m)."""
-        shape = (*sources.shape, targets.shape[1])
-        return (
-            np.broadcast_to(sources[:, :, None], shape).ravel(),
-            np.broadcast_to(targets[:, None, :], shape).ravel(),
-        )
+        return [each.ravel() for each in np.broadcast_arrays(sources[:, :, None], targets[:, None, :])]
 
     def insert(who: Coins) -> tuple[Adjacency, ProjectedSumData]:
-        vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
-        vectors[torch.from_numpy((place[:, None] + of_hubs).ravel()), 0] = 1.0
-        vectors[torch.from_numpy((place[:, None] + of_others).ravel()), 0] = -1.0
-        vectors[torch.from_numpy(place[who]), 0] = -1.0
+        values = np.zeros((count, each, query.dim))
+        values[:, of_hubs, 0], values[:, of_others, 0], values[who, 0, 0] = 1.0, -1.0, -1.0
         own, listed_by = place[who], [place[who, None] + of_hubs]
         if replaced:
-            vectors[torch.from_numpy(place[~who]), 0] = 1.0
+            values[~who, 0, 0] = 1.0
             own, listed_by = place, [*listed_by, place[~who, None] + of_others]
+        vectors = torch.from_numpy(values.reshape(nodes, query.dim))
         every = [lists(senders, place[:, None] + recipients), lists(own[:, None], own[:, None] + recipients)]
         every += [lists(one, one[:, :1] // each * each) for one in listed_by]
         ends = (np.concatenate(part) for part in zip(*every, strict=True))

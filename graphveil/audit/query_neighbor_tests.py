@@ -330,11 +330,7 @@ class ChargedLoss:
         if loss.certain or loss.alone:
             return math.inf
         parts = ((loss.mu, self.mu), (loss.pure, self.pure))
-        return max(
-            math.inf if not privacy_cost else lost / privacy_cost
-            for lost, privacy_cost in parts
-            if lost or privacy_cost
-        )
+        return max(lost / cost if cost else math.inf for lost, cost in parts if lost or cost)
 
     def is_satisfied_by(self, loss: LossLowerBound) -> bool:
         """Whether the loss is within the charged cost, except for the rounding of answers."""
@@ -494,9 +490,8 @@ class _Comparison(FindingLog):
         """Return the charged loss of a difference at these nodes, or in this part, of these groups."""
         if self._mutual:
             pushes = [query for query in self._queries if isinstance(query, OutEdgeSumQuery)]
-            return sum(
-                (ChargedLoss(query.edge_shift(nodes) / query.sigma) for query in pushes), ChargedLoss()
-            )
+            losses = (ChargedLoss(query.edge_shift(nodes) / query.sigma) for query in pushes)
+            return sum(losses, ChargedLoss())
         total = ChargedLoss()
         for query, event in zip(self._queries, self._events, strict=True):
             own, held_out = groups, getattr(query, "held_out", None)

@@ -410,13 +410,6 @@ def _summary(guarantee: Guarantee) -> str:
     return _SUMMARIES[guarantee.unit](guarantee)
 
 
-def _summary_of_nothing(guarantee: Guarantee) -> str:
-    return (
-        "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
-        "trained on. Use it internally, as a reference, and do not publish it."
-    )
-
-
 def _summary_of_edges(guarantee: Guarantee) -> str:
     secret = _PROTECTED_EDGE[guarantee.unit]
     edges = _THINGS.get(guarantee.unit, "edges")
@@ -534,5 +527,8 @@ _SUMMARIES: Mapping[str, Callable[[Guarantee], str]] = {
     **dict.fromkeys(_PROTECTED_EDGE, _summary_of_edges),
     **dict.fromkeys(_RECORDS, _summary_of_records),
     LocalAttributes.name: _summary_of_reports,
-    NoUnit.name: _summary_of_nothing,
+    NoUnit.name: lambda guarantee: (
+        "Nothing is protected: anyone who sees the model or its predictions may learn which edges it was "
+        "trained on. Use it internally, as a reference, and do not publish it."
+    ),
 }

@@ -1,5 +1,3 @@
 """Names of the core for users who plan releases of their own."""
 
-from graphveil.core.plan import ReleasePlan
-
-__all__ = ["ReleasePlan"]
+from graphveil.core.plan import ReleasePlan as ReleasePlan

@@ -1,5 +1,3 @@
 """Plans of releases for users; the core has the rest."""
 
-from graphveil.core.plan import hops
-
-__all__ = ["hops"]
+from graphveil.core.plan import hops as hops

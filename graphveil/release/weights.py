@@ -286,7 +286,7 @@ def parse_weight(text: str) -> Similarity | None:
         )
     try:
         numbers = [float(part) for part in (form[2] or "").split(",") if part.strip()]
-        weight = _loaded(_NAMED[form[1]])(*numbers)
+        weight: Similarity = _loaded(_NAMED[form[1]])(*numbers)
         return weight if form[3] is None else _loaded(_LANDMARKS)(weight, int(form[3]))
     except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
@@ -297,8 +297,5 @@ def parse_weight(text: str) -> Similarity | None:
         ) from None
 
 
-def _loaded(weight: Callable[..., Similarity] | str) -> Callable[..., Similarity]:
-    if not isinstance(weight, str):
-        return weight
-    named: Callable[..., Similarity] = resolve_name(weight)
-    return named
+def _loaded(weight: Callable[..., Similarity] | str) -> Any:
+    return resolve_name(weight) if isinstance(weight, str) else weight

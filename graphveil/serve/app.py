@@ -319,129 +319,63 @@ def application(
     app.add_exception_handler(RequestValidationError, _framework_error)
     classifiers = tuple(run for run in runs if isinstance(run, ServedRun))
     models = tuple(run for run in runs if isinstance(run, ServedPairs))
+    most = admission.limits.ids
+    # This describes that a key is needed: the middleware checks it before the body is read.
+    keyed = None if admission.keys is None else {"security": [{"key": list[str]()}]}
     if classifiers:
-        _add_predictions(app, classifiers, admission, release_service)
+
+        @app.post(
+            "/v1/predict",
+            responses=schemas.responses(schemas.RunPredictionsResponse, *schemas.PREDICTION_ERRORS),
+            operation_id="predict",
+            summary="Rows of some ids, or predictions of new records",
+            openapi_extra=keyed,
+        )
+        async def predict(request: Request, question: PredictRequest) -> Response:
+            key, run = request.state.key, _run_named(classifiers, question.run)
+            if not question.needs_new_release:
+                rows = _released_rows(run, question.ids or [], key, most)
+            elif release_service is None:
+                raise RequestError("release_required")
+            elif key is None or not key.releases:
+                raise RequestError("release_forbidden")
+            else:
+                rows = await release_service.rows(question.records, question.edges, most, key)
+            return _json({"run": run.name, "predictions": rows}, _NOT_KEPT)
+
+        @app.post(
+            "/invocations",
+            responses=schemas.responses(schemas.PredictionsResponse, *schemas.PREDICTION_ERRORS),
+            operation_id="invocations",
+            summary="Rows of some ids, in the formats of MLflow",
+            openapi_extra=keyed,
+        )
+        async def invocations(
+            request: Request,
+            question: Invocation,
+            run: Annotated[
+                str | None, Query(description="Name of the run. Optional if the server has only one.")
+            ] = None,
+        ) -> Response:
+            rows = _released_rows(
+                _run_named(classifiers, run), question.column_ids(), request.state.key, most
+            )
+            return _json({"predictions": rows}, _NOT_KEPT)
+
     if models:
-        _add_pairs(app, models, admission)
-    _add_pages(app, runs, admission, release_service)
-    return app
 
-
-def _check(runs: tuple[ServedRun | ServedPairs, ...], admission: AdmissionControl) -> None:
-    """Reject a server that would show a row to another subject."""
-    if not runs:
-        raise ConfigError(
-            "No run was given. Name at least one run folder, for example `graphveil serve run`."
+        @app.post(
+            "/v1/pairs",
+            responses=schemas.responses(schemas.PairsResponse, *schemas.PREDICTION_ERRORS),
+            operation_id="pairs",
+            summary="Scores of pairs, best candidates of nodes, or items for lists",
+            openapi_extra=keyed,
         )
-    personal = [run for run in runs if run.by_subject]
-    if personal and admission.keys is None:
-        raise ConfigError(
-            f"Under unit {personal[0].guarantee.unit!r} a row is only returned to the person it "
-            "belongs to, so the server needs API keys. Create them with `graphveil keys FILE "
-            "--subject ID`, and pass --keys FILE."
-        )
-    if len(personal) > 1:
-        raise ConfigError(
-            "Several runs under node-level units cannot share a server, because the same id may "
-            "belong to different people in each run. Start one server per run, each with its own "
-            "file of API keys."
-        )
+        async def pairs(question: PairsRequest) -> Response:
+            run = _run_named(models, question.run)
+            found = await run_in_threadpool(run.answer, question, most)
+            return _json({"run": run.name, **found}, _NOT_KEPT)
 
-
-def _add_predictions(
-    app: FastAPI,
-    runs: tuple[ServedRun, ...],
-    admission: AdmissionControl,
-    release_service: "ReleaseService | None",
-) -> None:
-    most, keyed = admission.limits.ids, _needs_key(admission)
-
-    @app.post(
-        "/v1/predict",
-        responses=schemas.responses(schemas.RunPredictionsResponse, *schemas.PREDICTION_ERRORS),
-        operation_id="predict",
-        summary="Rows of some ids, or predictions of new records",
-        openapi_extra=keyed,
-    )
-    async def predict(request: Request, question: PredictRequest) -> Response:
-        key, run = request.state.key, _run_named(runs, question.run)
-        if not question.needs_new_release:
-            rows = _released_rows(run, question.ids or [], key, most)
-        elif release_service is None:
-            raise RequestError("release_required")
-        elif key is None or not key.releases:
-            raise RequestError("release_forbidden")
-        else:
-            rows = await release_service.rows(question.records, question.edges, most, key)
-        return _json({"run": run.name, "predictions": rows}, _NOT_KEPT)
-
-    @app.post(
-        "/invocations",
-        responses=schemas.responses(schemas.PredictionsResponse, *schemas.PREDICTION_ERRORS),
-        operation_id="invocations",
-        summary="Rows of some ids, in the formats of MLflow",
-        openapi_extra=keyed,
-    )
-    async def invocations(
-        request: Request,
-        question: Invocation,
-        run: Annotated[
-            str | None, Query(description="Name of the run. Optional if the server has only one.")
-        ] = None,
-    ) -> Response:
-        rows = _released_rows(_run_named(runs, run), question.column_ids(), request.state.key, most)
-        return _json({"predictions": rows}, _NOT_KEPT)
-
-
-def _needs_key(admission: AdmissionControl) -> dict[str, Any] | None:
-    """Return what describes that a key is needed: the middleware checks it before the body is read."""
-    return None if admission.keys is None else {"security": [{"key": list[str]()}]}
-
-
-def _run_named(runs: Sequence[AnyRun], name: str | None) -> AnyRun:
-    found = [run for run in runs if name in (None, run.name)]
-    if len(found) != 1:
-        raise RequestError("unknown_run")
-    return found[0]
-
-
-def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int) -> list[Row]:
-    """Return released rows to a caller who may read all of them.
-
-    Unknown ids are checked after that, so that other callers get one answer for known and unknown ids.
-    """
-    if len(ids) > most:
-        raise RequestError("too_many_ids", most=most, what="ids")
-    if run.by_subject and (key is None or not key.authorizes(ids)):
-        raise RequestError("forbidden_row")
-    ids = run.spelled(ids)
-    unknown = run.unknown(ids)
-    if unknown:
-        quoted = run.id_type is int and any(isinstance(ids[position], str) for position in unknown)
-        raise ids_not_found(unknown, quoted=quoted)
-    return run.rows(ids)
-
-
-def _add_pairs(app: FastAPI, models: tuple[ServedPairs, ...], admission: AdmissionControl) -> None:
-    @app.post(
-        "/v1/pairs",
-        responses=schemas.responses(schemas.PairsResponse, *schemas.PREDICTION_ERRORS),
-        operation_id="pairs",
-        summary="Scores of pairs, best candidates of nodes, or items for lists",
-        openapi_extra=_needs_key(admission),
-    )
-    async def pairs(question: PairsRequest) -> Response:
-        run = _run_named(models, question.run)
-        found = await run_in_threadpool(run.answer, question, admission.limits.ids)
-        return _json({"run": run.name, **found}, _NOT_KEPT)
-
-
-def _add_pages(
-    app: FastAPI,
-    runs: tuple[ServedRun | ServedPairs, ...],
-    admission: AdmissionControl,
-    release_service: "ReleaseService | None",
-) -> None:
     guarantees = [{"run": run.name, "guarantee": run.guarantee.as_dict()} for run in runs]
 
     @app.get(
@@ -483,6 +417,52 @@ def _add_pages(
     if admission.keys is not None:
         description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     page = render("server_docs.html", api=description, errors=schemas.STATUS_DESCRIPTIONS, dumps=json.dumps)
+    return app
+
+
+def _check(runs: tuple[ServedRun | ServedPairs, ...], admission: AdmissionControl) -> None:
+    """Reject a server that would show a row to another subject."""
+    if not runs:
+        raise ConfigError(
+            "No run was given. Name at least one run folder, for example `graphveil serve run`."
+        )
+    personal = [run for run in runs if run.by_subject]
+    if personal and admission.keys is None:
+        raise ConfigError(
+            f"Under unit {personal[0].guarantee.unit!r} a row is only returned to the person it "
+            "belongs to, so the server needs API keys. Create them with `graphveil keys FILE "
+            "--subject ID`, and pass --keys FILE."
+        )
+    if len(personal) > 1:
+        raise ConfigError(
+            "Several runs under node-level units cannot share a server, because the same id may "
+            "belong to different people in each run. Start one server per run, each with its own "
+            "file of API keys."
+        )
+
+
+def _run_named(runs: Sequence[AnyRun], name: str | None) -> AnyRun:
+    found = [run for run in runs if name in (None, run.name)]
+    if len(found) != 1:
+        raise RequestError("unknown_run")
+    return found[0]
+
+
+def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int) -> list[Row]:
+    """Return released rows to a caller who may read all of them.
+
+    Unknown ids are checked after that, so that other callers get one answer for known and unknown ids.
+    """
+    if len(ids) > most:
+        raise RequestError("too_many_ids", most=most, what="ids")
+    if run.by_subject and (key is None or not key.authorizes(ids)):
+        raise RequestError("forbidden_row")
+    ids = run.spelled(ids)
+    unknown = run.unknown(ids)
+    if unknown:
+        quoted = run.id_type is int and any(isinstance(ids[position], str) for position in unknown)
+        raise ids_not_found(unknown, quoted=quoted)
+    return run.rows(ids)
 
 
 def _json(record: object, headers: dict[str, str] | None = None) -> Response:

@@ -29,11 +29,7 @@ def test_auc_is_the_share_of_pairs_in_order() -> None:
     assert roc_auc(SCORES, THERE) == pytest.approx(wins, abs=1e-12)
 
 
-def test_weights_are_multiplicities() -> None:
-    copies = RNG.integers(4, size=60)
-    repeated = RocCurve.from_scores(np.repeat(SCORES, copies), np.repeat(THERE, copies))
-    weighted = RocCurve.from_scores(SCORES, THERE, copies)
-    assert weighted.figures() == pytest.approx(repeated.figures())
+def test_scores_are_of_both_kinds() -> None:
     with pytest.raises(ConfigError, match="both members and nonmembers"):
         RocCurve.from_scores([1.0, 2.0], [True, True])
 
@@ -57,8 +53,7 @@ def test_precision_and_recall_of_the_top_candidates() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_one_randomized_bit_reaches_the_bounds_of_pure_dp(epsilon: float) -> None:
     kept = math.exp(epsilon) / (1 + math.exp(epsilon))
-    scores, there, weights = [1, 1, 0, 0], [True, False, True, False], [kept, 1 - kept, 1 - kept, kept]
-    released = RocCurve.from_scores(scores, there, weights)
+    released = RocCurve(np.array([0.0, kept, 1.0]), np.array([0.0, 1 - kept, 1.0]))
     assert released.auc == pytest.approx(pure_auc(epsilon))
     false, true = released.rates
     assert (true - false).max() == pytest.approx(pure_advantage(epsilon))

@@ -4838,7 +4838,7 @@ BUGS = [
         name="the_budget_is_shown_to_any_key",
         edits=[
             (
-                "graphveil.serve.app:_add_pages",
+                "graphveil.serve.app:application",
                 "if key is not None and key.releases else None",
                 "if key is not None else None",
             )
