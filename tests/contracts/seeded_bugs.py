@@ -5781,8 +5781,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.backend:RayBackend._answers",
-                '.get("CPU", 0) + self.losses:',
-                '.get("CPU", 0) + self.losses + 1:',
+                '.get("CPU", 0) + _LOSSES:',
+                '.get("CPU", 0) + _LOSSES + 1:',
             ),
         ],
         test="tests/cluster/test_worker.py::test_too_many_new_processes_are_lost_ones",
@@ -5792,8 +5792,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.backend:RayBackend._answers",
-                "max_retries=min(_REPEATS, self.losses)",
-                "max_retries=min(_REPEATS, self.losses) + 1",
+                "max_retries=_REPEATS",
+                "max_retries=_REPEATS + 1",
             ),
         ],
         test="tests/cluster/test_worker.py::test_ray_repeats_a_block_and_the_query_fails_if_all_repetitions_are_lost",
