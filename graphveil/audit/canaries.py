@@ -61,36 +61,28 @@ Score = Callable[[Estimator, CanaryGraph], Floats]
 
 
 def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
-    """Let fair coins decide about random node pairs without common ends, edges or not."""
+    """Let fair coins decide about random node pairs without common ends, edges or not.
+
+    In tables each canary is the only row of a random person, to a random far end.
+    """
+    sources, targets = graph.adjacency.edge_index().numpy()
     if graph.num_far_ends:
-        return _insert_rows(graph, count, rng)
-    if 2 * count > graph.num_nodes:
-        raise ConfigError(
-            f"{count} canary edges need {2 * count} distinct nodes, but the graph has "
-            f"{graph.num_nodes}. Use fewer canaries."
-        )
-    ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
-    present = rng.random(count) < 0.5
-    sources, targets = graph.adjacency.edge_index().numpy()
-    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
-    slots = ends.min(axis=1) * graph.num_nodes + ends.max(axis=1)
-    rest = ~np.isin(low * graph.num_nodes + high, slots)
-    with_canaries = _with_edges(
-        graph,
-        np.concatenate([sources[rest], ends[present, 0]]),
-        np.concatenate([targets[rest], ends[present, 1]]),
-    )
-    return CanaryGraph(with_canaries, with_canaries, ends, present)
-
-
-def _insert_rows(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
-    """Give random persons one row to a random far end, or none: fair coins decide."""
-    owners, present = _persons(graph, count, rng), rng.random(count) < 0.5
-    ends = np.stack([owners, graph.num_nodes + rng.integers(graph.num_far_ends, size=count)], axis=1)
-    sources, targets = graph.adjacency.edge_index().numpy()
-    rest = ~np.isin(sources, owners)
-    rows = np.concatenate([np.stack([sources[rest], targets[rest]], axis=1), ends[present]])
-    with_canaries = _with_edges(graph, *rows.T)
+        owners, present = _persons(graph, count, rng), rng.random(count) < 0.5
+        ends = np.stack([owners, graph.num_nodes + rng.integers(graph.num_far_ends, size=count)], axis=1)
+        replaced = np.isin(sources, owners)
+    else:
+        if 2 * count > graph.num_nodes:
+            raise ConfigError(
+                f"{count} canary edges need {2 * count} distinct nodes, but the graph has "
+                f"{graph.num_nodes}. Use fewer canaries."
+            )
+        ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
+        present = rng.random(count) < 0.5
+        low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+        slots = ends.min(axis=1) * graph.num_nodes + ends.max(axis=1)
+        replaced = np.isin(low * graph.num_nodes + high, slots)
+    rest = np.stack([sources, targets], axis=1)[~replaced]
+    with_canaries = _with_edges(graph, *np.concatenate([rest, ends[present]]).T)
     return CanaryGraph(with_canaries, with_canaries, ends, present)
 
 
