@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
-import torch
 from torch import Tensor, nn
 
 from graphveil._util.display import Facts, facts_text, html_table
@@ -31,7 +30,7 @@ from graphveil.estimators.objective import DEFAULT_OBJECTIVE, MAX_TRAINING_NODES
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig, data_notes, plan_guarantee
 from graphveil.estimators.private_training import release_metrics
-from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
+from graphveil.estimators.public_sizes import PublicSizes, charged_members, members, nodes_of, record_groups
 from graphveil.estimators.requirements import (
     check_encoding,
     check_head,
@@ -188,10 +187,9 @@ class PreparedFit(Facts):
         """
         if session.plan is None or not self.scaling.learned:
             return self
-        query, groups = session.plan.queries[0], record_groups(self.graph)
-        assert isinstance(query, FeatureHistogramQuery)
-        session.release = session.open(self.scaled, groups)
-        nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]
+        query = session.query(0, FeatureHistogramQuery)
+        session.release = session.open(self.scaled, record_groups(self.graph))
+        nodes = nodes_of(charged_members(self.graph, query.pays))
         columns = list(self.scaling.learned)
         own = rows(self.method.view(self.graph).x, nodes)
         cells = map_records(lambda x: magnitude_cells(x[:, columns]), own)

@@ -40,12 +40,13 @@ from graphveil.estimators.private_training import (
     count_parameters,
     fit_node_level,
     fit_softmax,
+    full_batch_steps,
     metric_queries,
     softmax_schedule,
 )
 from graphveil.estimators.public_sizes import (
-    PARTITION,
     PublicSizes,
+    charged_members,
     check_members,
     members,
     nodes_of,
@@ -325,25 +326,18 @@ class NodeLevelSoftmax(Method):
 
     def queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
         """Return the queries that cost every record a total of at most mu."""
-        privacy_config, unit = self.privacy_config, self.privacy_config.unit
+        unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
         assert isinstance(unit, NodeUnit)
-        steps = DPSGDQuery(
-            parameters=(sizes.width + 1) * sizes.classes,
-            steps=STEPS,
-            noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
-            partition=PARTITION,
-            pays=(True, not privacy_config.private_metrics, False),
+        steps = full_batch_steps(
+            (sizes.width + 1) * sizes.classes, STEPS, unit.change * math.sqrt(STEPS) / mu, metrics=metrics
         )
-        if not privacy_config.private_metrics:
-            return (steps,)
-        return steps, *metric_queries(unit, sizes.classes, mu, mu)
+        return steps, *(metric_queries(unit, sizes.classes, mu, mu) if metrics else ())
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         query = session.query(0, DPSGDQuery)
-        groups = record_groups(view)
-        release = session.open(view, groups)
+        release = session.open(view, record_groups(view))
         with session.stage("classifier"):
-            nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]  # those that are charged for the steps
+            nodes = nodes_of(charged_members(view, query.pays))
             model = fit_softmax(
                 release,
                 query,

@@ -11,10 +11,10 @@ the norm of the row, not on the number of features, and every step is one exact 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from graphveil.core.clipping.clipped_sums import ClippedSum
 from graphveil.core.clipping.dpsgd import PrivateSchedule, clipped_sum
-from graphveil.core.clipping.ghost_modules import Affine, GhostModule
+from graphveil.core.clipping.ghost_modules import Affine
 from graphveil.core.features import Features, ProtectedRows, rows
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
@@ -45,35 +45,13 @@ from graphveil.core.view import map_records
 from graphveil.data import Graph
 from graphveil.data.tables.encoding import UNLABELED
 from graphveil.estimators.objective import Objective
-from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL, members, training_groups
 from graphveil.estimators.session import Session
+from graphveil.nn.hops import Encoder, HopClassifier
+from graphveil.nn.layers import FeedForward
+from graphveil.training import State, copied_state
 from graphveil.training.heads import MULTICLASS, TaskHead
 from graphveil.training.metrics import PrivateMetrics, cells_of, histogram_cells, private_metrics
-
-_TRAINED = (True, False, False)  # the groups whose records are trained on
-
-State = dict[str, Tensor]
-Inputs = Features | ProtectedRows | Sequence[Any]
-
-
-class HasStateDict(Protocol):
-    """A network with a state dict."""
-
-    def state_dict(self) -> State:
-        """Return the parameters."""
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object:
-        """Set the parameters."""
-
-    def eval(self) -> object:
-        """Leave training mode."""
-
-
-class PrivatelyTrainable(HasStateDict, Protocol):
-    """A network that can be trained privately, with per-record gradients."""
-
-    def ghost(self) -> GhostModule:
-        """Return the network for private training."""
 
 
 def count_parameters(*widths: int) -> int:
@@ -128,49 +106,13 @@ class DPSGDTraining:
             sampling_rate=self.rate,
             clip=self.schedule.clip,
             partition=PARTITION,
-            pays=_TRAINED,
+            pays=_only(TRAIN),
         )
 
 
 def fit_dpsgd(
     stage: str,
-    network: PrivatelyTrainable,
-    inputs: Inputs,
-    view: Graph,
-    targets: Any,
-    training: DPSGDTraining,
-    release: Release,
-    context: Session,
-    *,
-    candidates: int = 1,
-) -> list[State]:
-    """Train a network on the training nodes' records, as the release's next query.
-
-    A resumed fit continues with the same initial parameters, batches and noise. Results are bit-identical.
-
-    Args:
-        targets: Classes or numbers of all nodes (N), or targets (N, C).
-
-    Returns:
-        Parameters of equidistant checkpoints, the last ones last.
-    """
-    nodes = members(view, "train")
-    records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
-    labels = rows(targets, nodes)
-    return fit_dpsgd_from_sums(
-        stage,
-        network,
-        lambda: clipped_sum(network.ghost(), records, labels),
-        training,
-        release,
-        context,
-        candidates=candidates,
-    )
-
-
-def fit_dpsgd_from_sums(
-    stage: str,
-    network: HasStateDict,
+    network: nn.Module,
     sums: Callable[[], ClippedSum],
     training: DPSGDTraining,
     release: Release,
@@ -179,16 +121,21 @@ def fit_dpsgd_from_sums(
     fingerprint: Sequence[Tensor] = (),
     candidates: int = 1,
 ) -> list[State]:
-    """Run ``fit_dpsgd`` on sums of clipped gradients from any source.
+    """Train a network on sums of clipped gradients, as the release's next query.
+
+    A resumed fit continues with the same initial parameters, batches and noise. Results are bit-identical.
 
     Args:
         network: Holds the parameters; it has the last ones afterwards.
         sums: Returns the sums at the network's current parameters.
         fingerprint: Public fingerprint of the code that computes gradients.
+
+    Returns:
+        Parameters of equidistant checkpoints, the last ones last.
     """
     # Stored in the workspace: the release binds its noise to the initial parameters of the steps, and to
     # the configuration: other rates or another network would draw the same noise for other gradients.
-    start = context.load_or_compute(f"{stage}-start", lambda: _copied(network))
+    start = context.load_or_compute(f"{stage}-start", lambda: copied_state(network))
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
     ordered = [start[name] for name in network.state_dict()]  # files store them in another order
@@ -200,7 +147,7 @@ def fit_dpsgd_from_sums(
         context.on_progress(stage, done, training.steps)
         if done in marks:
             gradients.store()
-            kept[done] = context.load_or_compute(f"{stage}-{done}", lambda: _copied(network))
+            kept[done] = context.load_or_compute(f"{stage}-{done}", lambda: copied_state(network))
 
     weights = release.answer(
         DPSGDData(
@@ -215,19 +162,24 @@ def fit_dpsgd_from_sums(
     network.eval()
     # From this process, or from the workspace of a resumed run.
     states = [kept.get(mark) or context.load_or_compute(f"{stage}-{mark}", dict) for mark in marks]
-    return [*states, _copied(network)]
+    return [*states, copied_state(network)]
 
 
-def _copied(network: HasStateDict) -> State:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+def full_batch_steps(
+    parameters: int, steps: int, noise_multiplier: float, *, metrics: bool, clip: float = 1.0
+) -> DPSGDQuery:
+    """Return noisy steps on all records of the training groups at once."""
+    return DPSGDQuery(
+        parameters=parameters,
+        steps=steps,
+        noise_multiplier=noise_multiplier,
+        clip=clip,
+        partition=PARTITION,
+        pays=training_groups(metrics=metrics),
+    )
 
 
 # -- one budget over the queries of a method ----------------------------------------------------------------
-
-_ACCURACY_GROUPS = {
-    "val": VAL,
-    "test": OTHER,
-}  # parts of the split whose accuracy can be released, and their groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +315,7 @@ def release_accuracies(release: Release, proba: Any, view: Graph) -> dict[str, f
     counted. The number of members is public and bounds their sum.
     """
     found = {}
-    for split in _ACCURACY_GROUPS:
+    for split in ("val", "test"):
         nodes = members(view, split)
         own = rows(proba, nodes), rows(view.y, nodes)
         correct = map_records(lambda proba, y: proba.argmax(dim=1) == y, *own)
@@ -444,8 +396,8 @@ class CheckpointSelection:
 
 
 def fit_node_level(
-    network: PrivatelyTrainable,
-    inputs: Inputs,
+    network: FeedForward | Encoder | HopClassifier,
+    inputs: Features | ProtectedRows | Sequence[Any],
     logits: Callable[..., Tensor],
     view: Graph,
     objective: Objective,
@@ -460,8 +412,18 @@ def fit_node_level(
 ) -> None:
     """Train a network as the release's next query, and load the selected parameters."""
     count = selection.candidates(training, final=final)
-    targets = objective.clipped_targets(view, head)
-    states = fit_dpsgd(stage, network, inputs, view, targets, training, release, session, candidates=count)
+    nodes = members(view, "train")
+    records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
+    labels = rows(objective.clipped_targets(view, head), nodes)
+    states = fit_dpsgd(
+        stage,
+        network,
+        lambda: clipped_sum(network.ghost(), records, labels),
+        training,
+        release,
+        session,
+        candidates=count,
+    )
     nodes = members(view, "val")
     if count == 1 or not len(nodes):
         return

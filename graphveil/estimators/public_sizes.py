@@ -42,6 +42,20 @@ def record_groups(view: Graph) -> Tensor:
     return groups
 
 
+def training_groups(*, metrics: bool) -> tuple[bool, ...]:
+    """Return whether the records of each public group are used for training.
+
+    Nothing is selected on validation nodes, so they are training nodes, unless they are counted
+    (``metrics``).
+    """
+    return True, not metrics, False
+
+
+def charged_members(view: Graph, pays: tuple[bool, ...]) -> Tensor:
+    """Return the public members of the groups that a query charges, with or without a label, bool (N)."""
+    return torch.tensor(pays)[record_groups(view)]
+
+
 def nodes_of(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 0]
 

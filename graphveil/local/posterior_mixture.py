@@ -25,7 +25,7 @@ from graphveil.local.reports import UNKNOWN, known
 from graphveil.nn.layers import multiply
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
 from graphveil.nn.message_passing import KProp, Propagation, SparseMap
-from graphveil.training import EpochRecord, TrainingSchedule
+from graphveil.training import EpochRecord, TrainingSchedule, copied_state
 
 Select = Literal["paper", "likelihood", "calibrated"]
 SELECT: tuple[Select, ...] = ("paper", "likelihood", "calibrated")
@@ -201,7 +201,7 @@ def fit_noisy_labels(
         judged = _score_epoch(network, hidden, noisy, train_accuracy, calibrated=select == "calibrated")
         history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
         if judged.improves_on(kept, noisy.keep, select):
-            kept, best = judged, {k: v.detach().clone() for k, v in network.state_dict().items()}
+            kept, best = judged, copied_state(network)
         on_epoch(epoch + 1)
     network.load_state_dict(best)
     network.eval()

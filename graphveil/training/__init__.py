@@ -67,6 +67,11 @@ class _Progress:
     best: State = field(default_factory=dict)  # parameters of the best epoch
 
 
+def copied_state(network: torch.nn.Module) -> State:
+    """Return copies of a network's parameters by name."""
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
 def train(
     network: torch.nn.Module,
     logits: Logits,
@@ -115,7 +120,7 @@ def train(
         if schedule.select == "last":
             score = float(progress.epoch)
         if len(val_nodes) == 0 or not progress.best or score > progress.best_score:
-            progress.best = {k: v.detach().clone() for k, v in network.state_dict().items()}
+            progress.best = copied_state(network)
             progress.best_epoch, progress.best_score = progress.epoch, score
         progress.epoch += 1
         if checkpoint is not None and (finished() or progress.epoch % checkpoint_every == 0):

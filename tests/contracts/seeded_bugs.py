@@ -2271,8 +2271,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:NodeLevelSoftmax.queries",
-                "pays=(True, not privacy_config.private_metrics, False)",
-                "pays=(True, True, False)",
+                "metrics=metrics",
+                "metrics=False",
             )
         ],
         test="tests/estimators/test_mlp_node_level.py::test_every_record_is_charged_at_most_the_budget[True]",
@@ -2282,7 +2282,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp:NodeLevelSoftmax.fit",
-                "torch.tensor(query.pays)[groups]",
+                "charged_members(view, query.pays)",
                 "torch.ones(view.num_nodes, dtype=torch.bool)",
             )
         ],
@@ -4605,8 +4605,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.method:PreparedFit.with_learned_ranges",
-                "torch.tensor(query.pays)[groups].nonzero()[:, 0]",
-                "torch.arange(len(groups))",
+                "nodes_of(charged_members(self.graph, query.pays))",
+                "torch.arange(len(record_groups(self.graph)))",
             ),
         ],
         test="tests/estimators/features/test_ranges.py"
@@ -6781,8 +6781,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.relational.persons:PersonMethod.fit",
-                "[groups].nonzero()[:, 0]",
-                "[groups].nonzero()[:, 0]\n            nodes = nodes[torch.from_numpy(np.diff(own_lists(view.adjacency)._unwrap().indptr) > 0)[nodes]]",
+                "charged_members(view, query.pays))",
+                "charged_members(view, query.pays))\n            nodes = nodes[torch.from_numpy(np.diff(own_lists(view.adjacency)._unwrap().indptr) > 0)[nodes]]",
             )
         ],
         test="tests/estimators/relational/test_neighbors.py::test_a_person_moves_each_gradient_sum_by_the_clipping_norm_and_no_other_prediction[0-False]",
@@ -6792,7 +6792,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.relational.persons:PersonMethod.fit",
-                "torch.tensor(query.pays)[groups].nonzero()[:, 0]",
+                "nodes_of(charged_members(view, query.pays))",
                 "torch.arange(view.num_nodes)",
             )
         ],

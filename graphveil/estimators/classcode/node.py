@@ -42,7 +42,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.classcode.likelihoods import DecodedRows, decode, decoding_memory
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import (
@@ -54,16 +54,21 @@ from graphveil.estimators.method import (
     check_fits,
     unknown_training_nodes_error,
 )
-from graphveil.estimators.private_training import NoisySoftmax, descend_softmax, fit_softmax, metric_queries
+from graphveil.estimators.private_training import (
+    NoisySoftmax,
+    descend_softmax,
+    fit_softmax,
+    full_batch_steps,
+    metric_queries,
+)
 from graphveil.estimators.public_sizes import (
-    GROUPS,
     OTHER,
     PARTITION,
-    TRAIN,
-    VAL,
     PublicSizes,
+    charged_members,
     members,
     record_groups,
+    training_groups,
 )
 from graphveil.estimators.session import Session
 
@@ -215,7 +220,7 @@ def wanted_share(mu: float, parameters: int, records: int, classes: int) -> floa
 # -- the steps of a fit ------------------------------------------------------------------------------------
 
 
-def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
+def released_rows(view: Graph, labeled: Tensor, targets: Targets) -> Tensor:
     """Return the public set of nodes whose aggregates are released, bool (N).
 
     ``"unlabeled"`` selects the nodes outside of training.
@@ -226,7 +231,7 @@ def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     if targets == "test":
         chosen[members(view, "test")] = True
     elif targets == "unlabeled":
-        chosen = ~training_members(view, plan)
+        chosen = ~labeled
     else:
         ids = range(view.num_nodes) if view.ids is None else view.ids.tolist()  # without ids: row numbers
         places = {str(name): place for place, name in enumerate(ids)}
@@ -240,12 +245,6 @@ def released_rows(view: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     if not bool(chosen.any()):
         raise ConfigError(f"targets={targets!r} selects no node. Name at least one node, or omit targets.")
     return chosen
-
-
-def training_members(view: Graph, plan: ReleasePlan) -> Tensor:
-    """Return the public members of the training groups, with or without a label, bool (N)."""
-    pays = next(query.pays for query in plan.queries if isinstance(query, DPSGDQuery))
-    return torch.tensor(pays)[record_groups(view)]
 
 
 def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
@@ -533,10 +532,19 @@ def fit_combiner(inputs: Any, labels: Any, query: DPSGDQuery, release: Release) 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedNodeLevelClassCode(FittedGraphModel):
-    """The encoder of features, and the decision on features and aggregates: weights (S) or a combiner (R)."""
+    """The encoder of features, and the decision on features and aggregates: weights, or a combiner (R)."""
 
     encoder: NoisySoftmax
     decider: Tensor
+
+    @classmethod
+    def restore(
+        cls, state: State, sizes: PublicSizes, *shapes: tuple[int, ...]
+    ) -> "TrainedNodeLevelClassCode":
+        """Return the model of a state, whose decision has one of these shapes."""
+        known = state["decider"].shape in shapes
+        check_fits(known and state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
+        return cls(encoder=NoisySoftmax.restore(state), decider=state["decider"])
 
     def other_graph_error(self) -> NotImplementedGuaranteeError:
         return unknown_training_nodes_error("classcode")
@@ -566,9 +574,11 @@ class NodeLevelClassCode(Method):
     def prepare(self, view: Graph, scaling: FeatureScaling) -> PreparedFit:
         """Check and plan a fit, and reject wrong names in ``targets`` before anything is charged."""
         ready = super().prepare(view, scaling)
-        if ready.preview.plan is not None:
-            released_rows(view, ready.preview.plan, self.targets)
+        released_rows(view, self._training_members(view), self.targets)
         return ready
+
+    def _training_members(self, view: Graph) -> Tensor:
+        return charged_members(view, training_groups(metrics=self.privacy_config.private_metrics))
 
     def room(self, view: Graph) -> float:
         """Return the approximate memory of a fit in bytes; decoding has C^2 covariance entries per class."""
@@ -603,32 +613,21 @@ class NodeLevelClassCode(Method):
         assert isinstance(unit, NodeRecord)
         budget_split = self.budget_split(sizes, mu)
         noise = budget_split.noise(mu / unit.change)
-        pays = tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
         outside = float(self.unlabeled_send) * (1.0 if metrics else noise.bound)
-        bounds = tuple(1.0 if paying else outside for paying in pays)
-        encoder = DPSGDQuery(
-            parameters=(sizes.width + 1) * sizes.classes,
-            steps=budget_split.encoder_steps,
-            noise_multiplier=noise.encoder,
-            partition=PARTITION,
-            pays=pays,
-        )
-        queries: list[Query] = [encoder]
+        bounds = tuple(1.0 if paying else outside for paying in training_groups(metrics=metrics))
+        parameters = (sizes.width + 1) * sizes.classes
+        queries: list[Query] = [
+            full_batch_steps(parameters, budget_split.encoder_steps, noise.encoder, metrics=metrics)
+        ]
         same_priority = self.reads_own_edges or self.targets is not None
         for number, sigma in enumerate(noise.pushes):
             levels = LEVELS if number else FLAT_LEVELS if same_priority else FIRST_LEVELS
             queries.append(code_push(unit, sizes.classes, sigma, bounds, self.out_degree_bound, levels))
         if noise.combiner:
             combiner = (4 * sizes.classes - 1) * sizes.classes
-            last = DPSGDQuery(
-                parameters=combiner if self.reads_own_edges else WEIGHTS,
-                steps=budget_split.combiner_steps,
-                noise_multiplier=noise.combiner,
-                clip=1.0 if self.reads_own_edges else WEIGHTS_CLIP,
-                partition=PARTITION,
-                pays=pays,
-            )
-            queries.append(last)
+            parameters, clip = (combiner, 1.0) if self.reads_own_edges else (WEIGHTS, WEIGHTS_CLIP)
+            steps = budget_split.combiner_steps
+            queries.append(full_batch_steps(parameters, steps, noise.combiner, metrics=metrics, clip=clip))
         spare = mu * math.sqrt(1 - budget_split.aggregation)  # records outside of training skip the steps
         counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
         return (*queries, *counts)
@@ -645,15 +644,10 @@ class NodeLevelClassCode(Method):
         plan = session.planned
         steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
         pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
-        if not steps or not pushes:
-            raise ReleaseError(
-                "a node-level ClassCode plan must consist of training steps followed by out-edge aggregations"
-            )
-        last = steps[1] if len(steps) > 1 else None
-        labeled = training_members(view, plan)
+        labeled = charged_members(view, steps[0].pays)
         # A plan with different levels in the first aggregation gives more weight to unlabeled nodes.
         prioritized = ~labeled & (len(pushes[0].levels) > len(FLAT_LEVELS))
-        released = released_rows(view, plan, self.targets)
+        released = released_rows(view, labeled, self.targets)
         release = session.open(view, record_groups(view))
 
         def push(vectors: Any, levels: Tensor) -> Tensor:
@@ -671,10 +665,6 @@ class NodeLevelClassCode(Method):
         with session.stage("classifier"):
             labels, likelihoods = rows(loss_targets, labeled), aggregated.log_likelihoods
             if self.reads_own_edges:
-                if last is None:
-                    raise ReleaseError(
-                        "a plan with read_own_edges must end with the training steps of the combiner"
-                    )
                 neighborhood_sum = own_neighborhood_sum(
                     view.adjacency,
                     aggregated.rows,
@@ -684,13 +674,13 @@ class NodeLevelClassCode(Method):
                     pushes[0].out_degree_bound,
                 )
                 inputs = map_records(combiner_inputs, log_posteriors, neighborhood_sum, likelihoods)
-                decider = fit_combiner(rows(inputs, labeled), labels, last, release)
+                decider = fit_combiner(rows(inputs, labeled), labels, steps[1], release)
                 decided = map_records(partial(combine, decider), inputs)
             else:
                 decider = torch.ones(WEIGHTS, dtype=torch.float64)
-                if last is not None:
+                for query in steps[1:]:  # none if aggregates of labeled nodes are not released
                     features = rows(log_posteriors, labeled)
-                    decider = fit_evidence_weights(features, likelihoods[labeled], labels, last, release)
+                    decider = fit_evidence_weights(features, likelihoods[labeled], labels, query, release)
                 decided = map_records(partial(weigh_evidence, decider), log_posteriors, likelihoods)
         # Row v of the probabilities is only for people who are authorized to access v's record.
         proba = map_records(lambda log: log.exp().to(torch.float32), decided)
@@ -699,7 +689,5 @@ class NodeLevelClassCode(Method):
         return self.closed(release, trained, proba, view, session, noisy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
-        decider, classes = state["decider"], sizes.classes
-        known = decider.shape in ((WEIGHTS,), (4 * classes - 1, classes))
-        check_fits(known and state["encoder"].shape == (sizes.width + 1, classes), sizes)
-        return TrainedNodeLevelClassCode(encoder=NoisySoftmax.restore(state), decider=decider)
+        combiner = 4 * sizes.classes - 1, sizes.classes
+        return TrainedNodeLevelClassCode.restore(state, sizes, (WEIGHTS,), combiner)

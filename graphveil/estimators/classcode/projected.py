@@ -35,39 +35,42 @@ from graphveil.core.queries.projected_sums import (
 )
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.query import Query
-from graphveil.core.release import Release
 from graphveil.core.unit import Node
 from graphveil.core.view import map_records
 from graphveil.data import Graph
-from graphveil.errors import NotImplementedGuaranteeError, ReleaseError, UnitError
+from graphveil.errors import UnitError
 from graphveil.estimators.classcode.likelihoods import decode, decoding_memory
 from graphveil.estimators.classcode.node import (
     WEIGHTS,
     WEIGHTS_CLIP,
     NodeMessages,
+    TrainedNodeLevelClassCode,
     encoder_share,
     fit_evidence_weights,
     train_encoder,
-    training_members,
     weigh_evidence,
 )
 from graphveil.estimators.method import (
     FitResult,
-    FittedGraphModel,
     Method,
     State,
-    check_fits,
-    unknown_training_nodes_error,
 )
 from graphveil.estimators.private_training import (
     DEGREE_SHARE,
     RADIUS,
-    NoisySoftmax,
     degree_query,
+    full_batch_steps,
     metric_queries,
     projected_sum,
 )
-from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN, VAL, PublicSizes, record_groups
+from graphveil.estimators.public_sizes import (
+    PARTITION,
+    PublicSizes,
+    charged_members,
+    nodes_of,
+    record_groups,
+    training_groups,
+)
 from graphveil.estimators.session import Session
 
 _MOMENTS_RANGE, _WEIGHTS_OVER_MOMENTS = (0.01, 0.06), 0.5  # shares of mu^2; few records need more
@@ -126,20 +129,6 @@ def neighbor_evidence(affinity: Tensor, log_likelihoods: Tensor) -> Tensor:
     return centered.clamp(-_LARGEST_EVIDENCE, _LARGEST_EVIDENCE)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedProjectedClassCode(FittedGraphModel):
-    """The encoder of features, and the weights of features and aggregates (2)."""
-
-    encoder: NoisySoftmax
-    weights: Tensor
-
-    def other_graph_error(self) -> NotImplementedGuaranteeError:
-        return unknown_training_nodes_error("classcode")
-
-    def state(self) -> State:
-        return {**self.encoder.state(), "decider": self.weights}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProjectedClassCode(Method):
     """ClassCode under unit ``node``.
@@ -172,39 +161,25 @@ class ProjectedClassCode(Method):
         unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
         if not isinstance(unit, Node):
             raise UnitError(f"this {self.name} needs unit 'node', not {unit.name!r}")
-        pays = tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
-        suits = encoder_share(
-            mu / unit.change, (sizes.width + 1) * sizes.classes, sizes.records, sizes.classes
-        )
+        parameters = (sizes.width + 1) * sizes.classes
+        suits = encoder_share(mu / unit.change, parameters, sizes.records, sizes.classes)
         share = _encoder_share(suits) if self.encoder_share is None else self.encoder_share
         of_moments = self._moments_share(sizes, mu / unit.change)
         of_weights = max(_MOMENTS_RANGE[0], _WEIGHTS_OVER_MOMENTS * of_moments)
         rest = 1 - share - of_moments - of_weights
         sums = projected_sum(unit, sizes.nodes, sizes.classes - 1, mu * math.sqrt(rest))
-        steps = partial(DPSGDQuery, partition=PARTITION, pays=pays)
-
-        def noise(count: int, of_mu: float) -> float:
-            return unit.change * math.sqrt(count / of_mu) / mu
-
-        encoder = steps(
-            parameters=(sizes.width + 1) * sizes.classes,
-            steps=_ENCODER_STEPS,
-            noise_multiplier=noise(_ENCODER_STEPS, share),
-        )
+        noise = unit.change * math.sqrt(_ENCODER_STEPS / share) / mu
+        encoder = full_batch_steps(parameters, _ENCODER_STEPS, noise, metrics=metrics)
         moments = ClassMomentsQuery(
             classes=sizes.classes,
             dim=sizes.classes - 1,
             radius=sums.radius + _MOMENTS_NOISE * sums.sigma,
             sigma=unit.change / (mu * math.sqrt(of_moments)),
             partition=PARTITION,
-            pays=pays,
+            pays=training_groups(metrics=metrics),
         )
-        weights = steps(
-            parameters=WEIGHTS,
-            steps=_WEIGHT_STEPS,
-            noise_multiplier=noise(_WEIGHT_STEPS, of_weights),
-            clip=WEIGHTS_CLIP,
-        )
+        noise = unit.change * math.sqrt(_WEIGHT_STEPS / of_weights) / mu
+        weights = full_batch_steps(WEIGHTS, _WEIGHT_STEPS, noise, metrics=metrics, clip=WEIGHTS_CLIP)
         spare = mu * math.sqrt(1 - rest)  # records outside of training skip the steps and moments
         counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
         return (encoder, sums, moments, weights, *counts)
@@ -224,25 +199,16 @@ class ProjectedClassCode(Method):
 
         Guarantee: ``docs/privacy/proofs/node.md``. Labels of nodes outside of training are never read.
         """
-        plan = session.planned
         release = session.open(view, record_groups(view))
+        first = 0
         with session.stage("degrees"):
-            if isinstance(plan.queries[0], DegreeHIndexQuery):  # else it was answered before a choice
+            if isinstance(session.planned.queries[0], DegreeHIndexQuery):  # else answered before a choice
                 release.answer(DegreeHIndexData())
-        encoder_steps, sums, moments, weight_steps, *_ = (
-            query for query in plan.queries if not isinstance(query, DegreeHIndexQuery)
-        )
-        if not (
-            isinstance(encoder_steps, DPSGDQuery)
-            and isinstance(sums, ProjectedSumQuery)
-            and isinstance(moments, ClassMomentsQuery)
-            and isinstance(weight_steps, DPSGDQuery)
-        ):
-            raise ReleaseError(
-                "a ClassCode plan under unit 'node' must consist of training steps, an aggregation, moments "
-                "and training steps"
-            )
-        labeled = training_members(view, plan)
+                first = 1
+        encoder_steps, sums = session.query(first, DPSGDQuery), session.query(first + 1, ProjectedSumQuery)
+        moments = session.query(first + 2, ClassMomentsQuery)
+        weight_steps = session.query(first + 3, DPSGDQuery)
+        labeled = charged_members(view, encoder_steps.pays)
         targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
             encoder = train_encoder(view, targets, encoder_steps, labeled, release)
@@ -252,7 +218,10 @@ class ProjectedClassCode(Method):
             aggregates = release.answer(ProjectedSumData(messages.first(log_posteriors)))
             decoded = decode(aggregates, sums.sigma, simplex_codes(view.num_classes))
             likely = decoded.log_likelihoods
-            affinity = self._affinity(view, aggregates, labeled, moments, release)
+            members = nodes_of(labeled)
+            answer = release.answer(ClassMomentsData(aggregates[members], rows(view.y, members)))
+            noise = moments.sigma / math.sqrt(moments.count_share)  # of the number of records of a class
+            affinity = neighbor_affinity(answer, 1 + noise / 2)
         with session.stage("classifier"):
             weights = fit_evidence_weights(
                 rows(log_posteriors, labeled), likely[labeled], rows(targets, labeled), weight_steps, release
@@ -270,18 +239,8 @@ class ProjectedClassCode(Method):
                 decided = map_records(partial(weigh_evidence, weights), log_posteriors, likely)
         # Row v of the probabilities is only for people who are authorized to access v's record and list.
         proba = map_records(lambda log: log.exp().to(torch.float32), decided)
-        trained = TrainedProjectedClassCode(encoder=encoder, weights=weights)
+        trained = TrainedNodeLevelClassCode(encoder=encoder, decider=weights)
         return self.closed(release, trained, proba, view, session, {"rows": aggregates})
 
-    def _affinity(
-        self, view: Graph, aggregates: Tensor, labeled: Tensor, query: ClassMomentsQuery, release: Release
-    ) -> Tensor:
-        members = labeled.nonzero()[:, 0]
-        answer = release.answer(ClassMomentsData(aggregates[members], rows(view.y, members)))
-        noise = query.sigma / math.sqrt(query.count_share)  # of the number of records of a class
-        return neighbor_affinity(answer, 1 + noise / 2)
-
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedProjectedClassCode:
-        known = state["decider"].shape == (WEIGHTS,)
-        check_fits(known and state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
-        return TrainedProjectedClassCode(encoder=NoisySoftmax.restore(state), weights=state["decider"])
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedNodeLevelClassCode:
+        return TrainedNodeLevelClassCode.restore(state, sizes, (WEIGHTS,))

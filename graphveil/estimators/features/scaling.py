@@ -32,7 +32,7 @@ from graphveil.data import Graph
 from graphveil.data.recipes import columns_beyond
 from graphveil.data.tables.encoding import ColumnRule, Encoding, Kind
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.public_sizes import GROUPS, PARTITION, TRAIN
+from graphveil.estimators.public_sizes import PARTITION, training_groups
 
 FeatureScalingMode = Literal["auto", "none"]
 MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
@@ -363,7 +363,7 @@ def range_query(unit: Unit, columns: int, mu: float) -> FeatureHistogramQuery:
         cells=2 * _SIDE,
         sigma=1.0,
         partition=PARTITION,
-        pays=tuple(group == TRAIN for group in range(GROUPS)),
+        pays=training_groups(metrics=True),
     )
     return replace(query, sigma=query.sensitivity(unit) / (mu * math.sqrt(RANGE_SHARE)))
 

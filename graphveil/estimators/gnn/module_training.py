@@ -21,13 +21,12 @@ from graphveil.core.clipping.ego_graphs import (
 from graphveil.core.clipping.isolation import ModuleCopies, synthetic_records
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
-from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import State, part_of
 from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.own.module_checks import random_tree, training_error_message
-from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd_from_sums
-from graphveil.estimators.public_sizes import GROUPS, TRAIN, VAL, PublicSizes, record_groups
+from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
@@ -119,20 +118,6 @@ _STAGE, _PREFIX = "module", "module."  # name of the stage, and of the module's 
 _BATCHES = 20  # default batch size as a share of the training records
 
 
-def training_groups(*, metrics: bool) -> tuple[bool, ...]:
-    """Return whether the records of each public group are used for training.
-
-    Nothing is selected on validation nodes, so they are training nodes, unless they are counted
-    (``metrics``).
-    """
-    return tuple(group == TRAIN or (group == VAL and not metrics) for group in range(GROUPS))
-
-
-def training_members(view: Graph, *, metrics: bool = False) -> Tensor:
-    """Return the public members of the training groups, with or without a label, bool (N)."""
-    return torch.tensor(training_groups(metrics=metrics))[record_groups(view)]
-
-
 def new_module(module: Factory | str, widths: tuple[int, int], streams: PublicStreams) -> nn.Module:
     return build_module(module, *widths, streams.torch(_STAGE)).eval()
 
@@ -163,7 +148,7 @@ def fit_on_ego_graphs(
         widths: Number of inputs per node, and number of classes.
     """
     route, code, dtype = choose_route(module, *widths)
-    fit_dpsgd_from_sums(
+    fit_dpsgd(
         _STAGE,
         network,
         lambda: EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype),

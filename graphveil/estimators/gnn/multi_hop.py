@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from graphveil._util.figures import counted
 from graphveil.core.accounting.gaussian import calibrate_mu, require_delta
@@ -28,14 +28,20 @@ from graphveil.estimators.gnn.module_training import (
     public_randomness_key,
     restore_module,
     state_of_weights,
-    training_members,
 )
 from graphveil.estimators.method import FitResult, FittedGraphModel, Method, State
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
-from graphveil.estimators.public_sizes import PublicSizes, record_groups
+from graphveil.estimators.public_sizes import (
+    PublicSizes,
+    charged_members,
+    nodes_of,
+    record_groups,
+    training_groups,
+)
 from graphveil.estimators.session import Session
 from graphveil.publish.schemas import uncovered_weights_note
+from graphveil.training import copied_state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,10 @@ class MultiHopGNN(Method):
         check_trainable(module, *widths, tree_parents(self.cap, self.layers))
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        return replace(PublicSizes.from_graph(view), labeled=int(training_members(view).sum()))
+        return replace(super().sizes_of(view), labeled=len(self._training_nodes(view)))
+
+    def _training_nodes(self, view: Graph) -> Tensor:
+        return nodes_of(charged_members(view, training_groups(metrics=False)))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is less.
@@ -122,7 +131,7 @@ class MultiHopGNN(Method):
             key = public_randomness_key(session, "trees")
         with session.stage("classifier"):
             training = plan_training(module, self.schedule, self.sizes_of(view))
-            nodes = training_members(view).nonzero()[:, 0]
+            nodes = self._training_nodes(view)
             a_pass = max(1, training.steps // training.schedule.epochs)
             inputs = TreeRecords.of_nodes(
                 view, nodes, a_pass, slots=self.reach.slots, cap=self.cap, depth=self.layers, key=key
@@ -130,8 +139,7 @@ class MultiHopGNN(Method):
             targets = rows(self.objective.clipped_targets(view, self.head), nodes)
             fit_on_ego_graphs(module, module, inputs, targets, widths, training, release, session)
         release.close()
-        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        return FitResult(trained=TrainedMultiHopGNN(weights=weights, module=module), proba=None)
+        return FitResult(trained=TrainedMultiHopGNN(weights=copied_state(module), module=module), proba=None)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMultiHopGNN":
         weights, module = restore_module(self.module, (sizes.width, sizes.classes), state)

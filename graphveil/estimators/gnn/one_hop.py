@@ -39,8 +39,6 @@ from graphveil.estimators.gnn.module_training import (
     public_randomness_key,
     restore_module,
     state_of_weights,
-    training_groups,
-    training_members,
 )
 from graphveil.estimators.method import (
     FitResult,
@@ -52,9 +50,21 @@ from graphveil.estimators.method import (
 )
 from graphveil.estimators.own.code import Factory
 from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
-from graphveil.estimators.private_training import DPSGDTraining, NoisySoftmax, metric_queries
-from graphveil.estimators.public_sizes import OTHER, PARTITION, PublicSizes, record_groups
+from graphveil.estimators.private_training import (
+    DPSGDTraining,
+    NoisySoftmax,
+    full_batch_steps,
+    metric_queries,
+)
+from graphveil.estimators.public_sizes import (
+    OTHER,
+    PublicSizes,
+    charged_members,
+    record_groups,
+    training_groups,
+)
 from graphveil.estimators.session import Session
+from graphveil.training import copied_state
 
 _RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0  # factors of the code prior, and bound of its norms
@@ -111,25 +121,15 @@ class OneHopPlan:
         budget_split = BudgetSplit(encoder=encoder, combiner=module, pushes=(1.0,))
         noise = budget_split.noise(mu / self.unit.change)
         pays = training_groups(metrics=self.metrics)
-        encoder_steps = DPSGDQuery(
-            parameters=parameters,
-            steps=budget_split.encoder_steps,
-            noise_multiplier=noise.encoder,
-            partition=PARTITION,
-            pays=pays,
+        encoder_steps = full_batch_steps(
+            parameters, budget_split.encoder_steps, noise.encoder, metrics=self.metrics
         )
         # A record that is charged for its message only may send a longer one at the same privacy cost.
         bounds = tuple(1.0 if paying or self.metrics else noise.bound for paying in pays)
         (sigma,) = noise.pushes
         push = code_push(self.unit, self.classes, sigma, bounds, self.out_degree_bound)
-        module_steps = DPSGDQuery(
-            parameters=training.parameters,
-            steps=training.steps,
-            noise_multiplier=training.multiplier(mu * math.sqrt(module), self.unit),
-            sampling_rate=training.rate,
-            clip=training.schedule.clip,
-            partition=PARTITION,
-            pays=pays,
+        module_steps = replace(
+            training.query(training.multiplier(mu * math.sqrt(module), self.unit)), pays=pays
         )
         spare = mu * math.sqrt(1 - budget_split.aggregation)
         counts = metric_queries(self.unit, self.classes, spare, spare) if self.metrics else ()
@@ -309,8 +309,8 @@ class OneHopGNN(Method):
         check_trainable(executed, *widths, parents, name=type(module).__name__)
 
     def sizes_of(self, view: Graph) -> PublicSizes:
-        members = training_members(view, metrics=self.privacy_config.private_metrics)
-        return replace(PublicSizes.from_graph(view), labeled=int(members.sum()))
+        members = charged_members(view, training_groups(metrics=self.privacy_config.private_metrics))
+        return replace(super().sizes_of(view), labeled=int(members.sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         unit = self.privacy_config.unit
@@ -338,7 +338,7 @@ class OneHopGNN(Method):
         release = session.open(view, record_groups(view))
         loss_targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
-            labeled = training_members(view, metrics=self.privacy_config.private_metrics)
+            labeled = charged_members(view, first.pays)
             encoder = train_encoder(view, loss_targets, first, labeled, release)
             log_posteriors = map_records(encoder.log_posteriors, view.x)
         with session.stage("aggregate"):
@@ -355,8 +355,7 @@ class OneHopGNN(Method):
             route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
             logits = ego_graph_logits(executed, inputs, view.num_nodes, classes, route=route)
             proba = map_records(lambda logits: logits.softmax(dim=1).to(torch.float32), logits)
-        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        trained = TrainedOneHopGNN(encoder=encoder, weights=weights, module=module)
+        trained = TrainedOneHopGNN(encoder=encoder, weights=copied_state(module), module=module)
         return self.closed(release, trained, proba, view, session, {"rows": noisy.to(torch.float32)})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":

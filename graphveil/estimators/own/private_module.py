@@ -24,10 +24,11 @@ from graphveil.estimators.own.module_checks import (
     reject_unsupported_types,
     training_error_message,
 )
-from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_dpsgd_from_sums
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_dpsgd
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import EDGE_LEVEL, EXACT_RECORDS, Rejections, rejected
 from graphveil.estimators.session import Session
+from graphveil.training import copied_state
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
@@ -81,7 +82,7 @@ class NodeLevelModule(Method):
             nodes = members(view, "train")
             x = map_records(to_dense, rows(view.x, nodes))
             labels = rows(self.objective.clipped_targets(view, self.head), nodes)
-            fit_dpsgd_from_sums(
+            fit_dpsgd(
                 _STAGE,
                 module,
                 lambda: clipped_sum(module, x, labels),
@@ -117,7 +118,7 @@ class TrainedModule(FeatureModel):
         return map_records(of, view.x)
 
     def state(self) -> State:
-        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        return copied_state(self.module)
 
 
 def _logits(module: nn.Module, x: Features, classes: int) -> Tensor:

@@ -30,8 +30,8 @@ from graphveil.data import Graph
 from graphveil.data.relational import Relation, RelationalGraph
 from graphveil.errors import GraphError
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits
-from graphveil.estimators.private_training import descend_softmax, metric_queries
-from graphveil.estimators.public_sizes import PARTITION, PublicSizes, record_groups
+from graphveil.estimators.private_training import descend_softmax, full_batch_steps, metric_queries
+from graphveil.estimators.public_sizes import PublicSizes, charged_members, nodes_of, record_groups
 from graphveil.estimators.session import Session
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
 
@@ -157,30 +157,23 @@ class PersonMethod(Method):
         return calibrate_mu(self.privacy_config.budget, delta) * sizes.records >= needed
 
     def _queries(self, sizes: PublicSizes, mu: float) -> tuple[Query, ...]:
-        config, unit = self.privacy_config, self.privacy_config.unit
+        unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
         assert isinstance(unit, NodeUnit)
-        steps = DPSGDQuery(
-            parameters=(num_features(sizes, self.uses_items(sizes)) + 1) * sizes.classes,
-            steps=STEPS,
-            noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
-            partition=PARTITION,
-            pays=(True, not config.private_metrics, False),
-        )
-        return (steps, *(metric_queries(unit, sizes.classes, mu, mu) if config.private_metrics else ()))
+        parameters = (num_features(sizes, self.uses_items(sizes)) + 1) * sizes.classes
+        steps = full_batch_steps(parameters, STEPS, unit.change * math.sqrt(STEPS) / mu, metrics=metrics)
+        return steps, *(metric_queries(unit, sizes.classes, mu, mu) if metrics else ())
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         assert isinstance(view, RelationalGraph)
         sizes = self.sizes_of(view)
         if session.plan is None:
             return self._fit_exactly(view, self.uses_items(sizes), session)
-        query = session.query(0, DPSGDQuery)
-        groups = record_groups(view)
-        items = self.uses_items(sizes)
+        query, items = session.query(0, DPSGDQuery), self.uses_items(sizes)
         with session.stage("own rows"):
             features = features_of(view, items)
-        release = session.open(view, groups)
+        release = session.open(view, record_groups(view))
         with session.stage("classifier"):
-            nodes = torch.tensor(query.pays)[groups].nonzero()[:, 0]
+            nodes = nodes_of(charged_members(view, query.pays))
             weights = descend_softmax(
                 release,
                 rows(features, nodes),

@@ -21,7 +21,7 @@ from graphveil.estimators.full_graph import (
 )
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.private_training import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
+from graphveil.estimators.private_training import DPSGDTraining, count_parameters, fit_dpsgd
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
@@ -219,7 +219,7 @@ class NodeLevelSAGE(ReadsRecords):
         table, labels = neighbor_table(sample.adjacency, roots, most), sample.y[roots]
         activation = self.shape.style["activation"]
         with session.stage("classifier"):  # the last parameters are kept
-            fit_dpsgd_from_sums(
+            fit_dpsgd(
                 "classifier",
                 network,
                 lambda: SubgraphClippedSum(
