@@ -431,24 +431,20 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         return build[self.protected_unit.name]()
 
     def _by_validation(self, *kinds: type[Estimator]) -> ValidationChoice:
-        return ValidationChoice(
-            name=self.method, privacy_config=self.privacy_config, options=self._options(*kinds)
-        )
+        return self._method(ValidationChoice, options=self._options(*kinds))
 
     def _by_out_degree(self) -> OutDegreeChoice:
         options = self._options(MLP) | self._options(ClassCode, read_own_edges=True)
-        return OutDegreeChoice(name=self.method, privacy_config=self.privacy_config, options=options)
+        return self._method(OutDegreeChoice, options=options)
 
     def _by_h_index(self) -> HIndexChoice:
         # Predictions that read own lists cannot be counted.
         options = self._options(MLP) | self._options(ClassCode, read_own_edges=not self.private_metrics)
-        return HIndexChoice(name=self.method, privacy_config=self.privacy_config, options=options)
+        return self._method(HIndexChoice, options=options)
 
     def _only(self, kind: type[Estimator], reason: str) -> PublicChoice:
         options = self._options(kind)
-        return PublicChoice(
-            name=self.method, privacy_config=self.privacy_config, options=options, reason=reason
-        )
+        return self._method(PublicChoice, options=options, reason=reason)
 
     def _options(self, *kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
         common = {part.name for part in fields(Estimator) if part.init}
@@ -457,7 +453,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
 
     def _by_reports(self) -> LocalMethod:
         checks.within(0, 0.99, missing_labels=self.missing_labels)
-        given = self.method_keywords()
+        given: dict[str, Any] = {"name": self.method, "report_config": self.report_config()}
         models: dict[str, Estimator] = {
             "class-shares": self._label_posterior(prior="nothing"),
             "label-posterior (diffusion)": self._label_posterior(prior="diffusion"),
@@ -473,8 +469,8 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         options = dict[str, PosteriorMethod | NetworkMethod]()
         for name, model in models.items():
             assert isinstance(model.config, PosteriorMethod | NetworkMethod)
-            options[name] = replace(model.config, **given)
-        return EvidenceChoice(**given, options=options)
+            options[name] = replace(model.config, **given, privacy_config=self.privacy_config)
+        return self._method(EvidenceChoice, **given, options=options)
 
     def _label_posterior(self, **keywords: Any) -> LabelPosterior:
         return LabelPosterior(

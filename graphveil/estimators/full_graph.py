@@ -276,13 +276,11 @@ class FullGraphKeywords(Estimator):
         super()._check_config()
 
     def _build_method(self) -> Method:
-        return FullGraphMethod(
-            name=self.method,
-            privacy_config=self.privacy_config,
+        return self._method(
+            FullGraphMethod,
             shape=self._shape(),
             schedule=self._schedule(),
             mechanism=self._mechanism(),
-            head=self._task_head,
         )
 
     @abstractmethod

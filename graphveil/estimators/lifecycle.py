@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from graphveil._util import checks
 from graphveil._util.checks import fitting, hints_of
@@ -29,7 +29,9 @@ from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.requirements import Rejections
 from graphveil.estimators.session import OnProgress, Session, configuration_text
 from graphveil.privacy import Guarantee
+from graphveil.training.heads import MULTICLASS, TaskHead
 
+M = TypeVar("M", bound=Method)
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
 
@@ -171,6 +173,20 @@ class Model(ABC):
     @abstractmethod
     def _build_method(self) -> Method:
         """Return the frozen method of this configuration, for the unit and budget in ``privacy_config``."""
+
+    def _method(self, kind: type[M], **fields: Any) -> M:
+        """Return a frozen method for the unit and budget in ``privacy_config``.
+
+        Fields that are not given are the keywords of the same name.
+        """
+        named = {part.name for part in dataclasses.fields(kind)}.intersection(parameter_names(type(self)))
+        keywords = {name: getattr(self, name) for name in named}
+        common = {"name": self.method, "privacy_config": self.privacy_config, "head": self._task_head}
+        return kind(**{**keywords, **common, **fields})
+
+    @property
+    def _task_head(self) -> TaskHead:
+        return MULTICLASS
 
     # -- fitting -------------------------------------------------------------------------------------------
 

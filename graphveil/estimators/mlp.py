@@ -6,7 +6,7 @@ chooses it on held-out public labels. ``NodeLevelSoftmax`` is its counterpart fo
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -81,38 +81,56 @@ class MLPArchitecture:
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivateMLP(Method):
-    """An MLP on public or unprotected features and labels."""
+    """An MLP on public or unprotected features and labels; of several, the best one on validation nodes."""
 
     reads_edges: ClassVar[bool] = False
     trains_on_sample: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
 
-    shape: MLPArchitecture
+    shapes: tuple[MLPArchitecture, ...]
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        generator, head = session.streams.torch("mlp"), self.head.fitted(view)
-        network = self.shape.build(self.sizes_of(view), generator)
-        inputs = batches_of(view.x)
+        head, inputs, networks = self.head.fitted(view), batches_of(view.x), list[FeedForward]()
         with session.stage("classifier"):
-            fit_nonprivate(
-                network,
-                lambda index: network(inputs(index)),
-                view,
-                self.shape.training_config.nonprivate_schedule(),
-                session,
-                stage="classifier",
-                generator=generator,
-                objective=self.objective,
-                checkpoint="mlp",
-                every=not self.samples,
-                head=head,
-            )
-        trained = TrainedMLP(network, head)
+            for number, shape in enumerate(self.shapes):
+                name = f"mlp-{number}" if len(self.shapes) > 1 else "mlp"
+                generator = session.streams.torch(name)
+                network = shape.build(self.sizes_of(view), generator)
+                fit_nonprivate(
+                    network,
+                    lambda index, network=network: network(inputs(index)),  # type: ignore[misc]
+                    view,
+                    shape.training_config.nonprivate_schedule(),
+                    session,
+                    stage="classifier",
+                    generator=generator,
+                    objective=self.objective,
+                    checkpoint=name,
+                    every=not self.samples,
+                    head=head,
+                )
+                networks.append(network)
+        trained = TrainedMLP(networks[0], head)
+        if len(networks) > 1:
+            val, labels = nodes_of(view.labeled_in("val")), head.labels(view)
+            with torch.no_grad():
+                scores = [head.accuracy(each(inputs(val)).cpu(), labels[val]) for each in networks]
+            best = scores.index(max(scores))
+            trained = TrainedMLP(networks[best], head, best)
         return FitResult(trained=trained, proba=trained.proba(view))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
-        return self.shape.restore(state, sizes, self.head)
+        if len(self.shapes) == 1:
+            return self.shapes[0].restore(state, sizes, self.head)
+        number = int(state[_CANDIDATE])
+        if not 0 <= number < len(self.shapes):
+            raise ArtifactError(
+                "The parameters do not belong to a supported network. Copy the model folder from the "
+                "original run again."
+            )
+        kept = {name: part for name, part in state.items() if name != _CANDIDATE}
+        return replace(self.shapes[number].restore(kept, sizes, self.head), candidate=number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,56 +270,6 @@ def regression_candidates(privacy_config: PrivacyConfig) -> tuple[MLPArchitectur
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedRegression(Method):
-    """The candidate network with the smallest squared error on public validation targets."""
-
-    reads_edges: ClassVar[bool] = False
-    trains_on_sample: ClassVar[bool] = True
-
-    shapes: tuple[MLPArchitecture, ...]
-
-    def fit(self, view: Graph, session: Session) -> FitResult:
-        head, inputs, found = self.head.fitted(view), batches_of(view.x), list[FeedForward]()
-        val, labels = nodes_of(view.labeled_in("val")), head.labels(view)
-
-        def score(network: FeedForward) -> float:
-            with torch.no_grad():
-                return head.accuracy(network(inputs(val)).cpu(), labels[val])
-
-        with session.stage("classifier"):
-            for number, shape in enumerate(self.shapes):
-                generator = session.streams.torch(f"mlp-{number}")
-                network = shape.build(self.sizes_of(view), generator)
-                fit_nonprivate(
-                    network,
-                    lambda index, network=network: network(inputs(index)),  # type: ignore[misc]
-                    view,
-                    shape.training_config.nonprivate_schedule(),
-                    session,
-                    stage="classifier",
-                    generator=generator,
-                    objective=self.objective,
-                    checkpoint=f"mlp-{number}",
-                    head=head,
-                )
-                found.append(network)
-        best = max(range(len(found)), key=lambda number: score(found[number]))
-        trained = TrainedMLP(found[best], head, best)
-        return FitResult(trained=trained, proba=trained.proba(view))
-
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedMLP:
-        number = int(state[_CANDIDATE])
-        if not 0 <= number < len(self.shapes):
-            raise ArtifactError(
-                "The parameters do not belong to a supported network. Copy the model folder from the "
-                "original run again."
-            )
-        kept = {name: part for name, part in state.items() if name != _CANDIDATE}
-        restored = self.shapes[number].restore(kept, sizes, self.head)
-        return TrainedMLP(restored.network, restored.head, number)
-
-
-@dataclass(frozen=True, kw_only=True)
 class NodeLevelSoftmax(Method):
     """Softmax regression by full-batch noisy steps, with settings from public sizes and the budget.
 
@@ -435,28 +403,20 @@ class MLP(NetworkKeywords, Estimator):
 
     def _on_records(self, tuned: bool, numbers: bool) -> Method:
         if tuned and not numbers:
-            return NodeLevelSoftmax(name=self.method, privacy_config=self.privacy_config)
-        return PrivateMLP(**self._small(2))
+            return self._method(NodeLevelSoftmax)
+        return self._method(PrivateMLP, shape=self._shape(2))
 
     def _on_public(self, tuned: bool, numbers: bool) -> Method:
-        if not tuned:
-            return NonPrivateMLP(**self._small(3))
-        common: dict[str, Any] = {"name": self.method, "privacy_config": self.privacy_config}
-        if not numbers:
-            return TunedMLP(**common)
-        shapes = regression_candidates(self.privacy_config)
-        return TunedRegression(**common, head=self._task_head, shapes=shapes)
+        if tuned and not numbers:
+            return self._method(TunedMLP)
+        shapes = regression_candidates(self.privacy_config) if tuned else (self._shape(3),)
+        return self._method(NonPrivateMLP, shapes=shapes)
 
-    def _small(self, usual_depth: int) -> dict[str, Any]:
+    def _shape(self, usual_depth: int) -> MLPArchitecture:
         depth = usual_depth if self.layers is None else self.layers
         checks.depth(layers=depth)
         training_config = TrainingConfig.from_keywords(self, self.privacy_config)
-        return {
-            "name": self.method,
-            "privacy_config": self.privacy_config,
-            "head": self._task_head,
-            "shape": MLPArchitecture(training_config=training_config, depth=depth),
-        }
+        return MLPArchitecture(training_config=training_config, depth=depth)
 
     def _is_tuned(self) -> bool:
         checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))

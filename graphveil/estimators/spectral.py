@@ -356,6 +356,4 @@ class Spectral(Estimator):
         response = None
         if isinstance(privacy_config.unit, UndirectedEdge):
             response = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
-        return SpectralMethod(
-            name=self.method, privacy_config=privacy_config, response=response, rank=self.rank
-        )
+        return self._method(SpectralMethod, response=response)

@@ -124,9 +124,7 @@ class LinkPredictor(PairModel):
             checks.within(1, MAX_PRODUCT_DIM, dim=self.dim)
 
     def _build_method(self) -> LinkMethod:
-        return LinkMethod(
-            name=self.method, privacy_config=self.privacy_config, held_out=self.held_out, dim=self.dim
-        )
+        return self._method(LinkMethod)
 
     @one_thread()
     def plan(self) -> ReleasePlan:

@@ -305,9 +305,7 @@ class Recommender(PairModel):
         checks.within(1, MAX_COLUMNS, max_items=self.max_items)
 
     def _build_method(self) -> "RecommenderMethod":
-        return RecommenderMethod(
-            name=self.method, privacy_config=self.privacy_config, max_items=self.max_items
-        )
+        return self._method(RecommenderMethod)
 
     def _method_of(self, table: Interactions) -> "RecommenderMethod":
         method = self._build_method()

@@ -201,12 +201,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
             method=self.method,
             report_config=ReportConfig.from_keywords(privacy_config, features=self._feature_keywords()),
         )
-        return HeteroMethod(
-            name=self.method,
-            privacy_config=privacy_config,
-            graph_method=graph_method,
-            feature_randomizer=feature_randomizer,
-        )
+        return self._method(HeteroMethod, graph_method=graph_method, feature_randomizer=feature_randomizer)
 
     def _shape(self) -> NetworkArchitecture:
         if self.residual:

@@ -95,7 +95,7 @@ class LabelPosterior(LocalEstimator):
                 f"eps_x={self.eps_x!r} has no effect, because {self.method} does not read features. Set "
                 "eps_x=0, or use 'lpgnn', which reads features and labels."
             )
-        return PosteriorMethod(**self.method_keywords(), prior=self.prior, steps=self.posterior_steps)
+        return self._method(PosteriorMethod, report_config=self.report_config(), steps=self.posterior_steps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,16 +88,11 @@ class LocalEstimator(LabelKeywords, Estimator):
     def no_graph_baseline(self) -> Estimator:
         """Return the unfitted no-graph baseline for the same reports."""
 
-    def method_keywords(self) -> dict[str, Any]:
-        """Return the fields of ``LocalMethod`` for these keywords, whose budgets are checked here."""
+    def report_config(self) -> ReportConfig:
+        """Return how a node randomizes its record by these keywords, whose budgets are checked here."""
         features: Any = None if self.reads_labels_only(self.get_params()) else self  # with FeatureKeywords
         check_budgets(self.privacy_config, self.method, self, features)
-        return {
-            "name": self.method,
-            "privacy_config": self.privacy_config,
-            "report_config": ReportConfig.from_keywords(self.privacy_config, features=features, label=self),
-            "missing_labels": self.get_params()["missing_labels"],
-        }
+        return ReportConfig.from_keywords(self.privacy_config, features=features, label=self)
 
     @property
     def _local_method(self) -> LocalMethod:

@@ -219,7 +219,13 @@ class NetworkMethod(LocalMethod):
         schedule = TrainingSchedule(
             epochs=given.epochs, learning_rate=given.learning_rate, weight_decay=given.weight_decay
         )
-        return cls(**model.method_keywords(), settings=given, propagation=propagation, schedule=schedule)
+        return model._method(
+            cls,
+            report_config=model.report_config(),
+            settings=given,
+            propagation=propagation,
+            schedule=schedule,
+        )
 
     def check(self, view: Graph) -> None:
         super().check(view)

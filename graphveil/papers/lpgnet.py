@@ -225,9 +225,8 @@ class LPGNet(NetworkKeywords, Estimator):
             raise ConfigError(
                 "selection applies to node-level units only, which lpgnet does not support. Omit it."
             )
-        return LPGNetMethod(
-            name=self.method,
-            privacy_config=privacy_config,
+        return self._method(
+            LPGNetMethod,
             stack=StackConfig(
                 training_config=TrainingConfig.from_keywords(self, privacy_config),
                 layers=self.layers,

@@ -207,32 +207,16 @@ class ClassCode(Estimator):
                 "weights. Use method gap, which uses them, or remove the weights with "
                 "adjacency.without_weights() (or without --weight)."
             )
-        return EdgeLevelClassCode(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            count_share=self.count_share,
-            few_labels=self.few_labels,
-            reverse_weight=self.target_to_labeled_weight,
-            edge_weighting=edge_weighting,
-            noise=self.noise,
-            self_training=self.self_training,
+        return self._method(
+            EdgeLevelClassCode, reverse_weight=self.target_to_labeled_weight, edge_weighting=edge_weighting
         )
 
     def _on_records(self) -> NodeLevelClassCode | ProjectedClassCode:
         EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=True, records=True)
         if isinstance(self.protected_unit, Node):
-            return ProjectedClassCode(
-                name=self.method,
-                privacy_config=self.privacy_config,
-                reads_own_edges=self.read_own_edges is not False,
-                encoder_share=self.encoder_share,
-            )
-        return NodeLevelClassCode(
-            name=self.method,
-            privacy_config=self.privacy_config,
+            return self._method(ProjectedClassCode, reads_own_edges=self.read_own_edges is not False)
+        return self._method(
+            NodeLevelClassCode,
             reads_own_edges=bool(self.read_own_edges),
-            targets=self.targets,
-            unlabeled_send=self.unlabeled_send,
-            encoder_share=self.encoder_share,
             out_degree_bound=self.out_degree_bound or 1,
         )

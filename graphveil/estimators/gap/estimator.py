@@ -155,10 +155,8 @@ class GAP(NetworkKeywords, Estimator):
             records=False,
             trained_on_edges=self.privacy_config.protects,
         )
-        return EdgeLevelGap(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            head=self._task_head,
+        return self._method(
+            EdgeLevelGap,
             gap=self._gap(2, HopTransform(), weighting),
             attention=self._attention(weighting),
         )
@@ -178,14 +176,11 @@ class GAP(NetworkKeywords, Estimator):
             )
         EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=self.use_encoder, records=True)
         self._attention(None)
-        return NodeLevelGap(
-            name=self.method,
-            privacy_config=self.privacy_config,
-            head=self._task_head,
+        return self._method(
+            NodeLevelGap,
             gap=self._gap(1, RecordTransform(), None),
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,
-            out_degree_bound=self.out_degree_bound,
         )
 
     def _gap(self, usual_depth: int, transform: HopTransform, weighting: EdgeWeighting | None) -> GapConfig:

@@ -243,22 +243,15 @@ class PrivateGNN(Estimator):
             decay="cosine",
             average=_AVERAGED,
         )
-        privacy_config = self.privacy_config
         if self.neighborhood == "neighbors":
-            return MultiHopGNN(
-                name=self.method,
-                privacy_config=privacy_config,
-                head=self._task_head,
-                module=self.module,
+            return self._method(
+                MultiHopGNN,
                 schedule=schedule,
-                layers=self.layers,
                 slots=self.max_out_edges,
                 cap=self.leaves or _MAX_LEAVES_PER_SLOT * self.max_out_edges,
             )
-        return OneHopGNN(
-            name=self.method,
-            privacy_config=privacy_config,
-            module=self.module,
+        return self._method(
+            OneHopGNN,
             schedule=schedule,
             shares=(self.encoder_share, self.module_share),
             leaves=self.leaves or _LEAVES,

@@ -208,11 +208,4 @@ class PrivateModule(Estimator):
             clip=self.clip,
             learning_rate=self.learning_rate,
         )
-        privacy_config = self.privacy_config
-        return NodeLevelModule(
-            name=self.method,
-            privacy_config=privacy_config,
-            head=self._task_head,
-            module=self.module,
-            schedule=schedule,
-        )
+        return self._method(NodeLevelModule, schedule=schedule)

@@ -99,7 +99,5 @@ class RelationalClassifier(Estimator):
 
     def _build_method(self) -> Method:
         if self.protected_unit.name == Row.name:
-            return RowMethod(name=self.method, privacy_config=self.privacy_config, codes=self.codes)
-        return PersonMethod(
-            name=self.method, privacy_config=self.privacy_config, head=self._task_head, items=self.items
-        )
+            return self._method(RowMethod)
+        return self._method(PersonMethod)

@@ -94,11 +94,12 @@ class MLP(AsPublished, mlp.MLP):
             if records
             else TrainingConfig.from_keywords(self, self.privacy_config)
         )
-        kind = PublishedPrivateMLP if records else PublishedMLP
         depth = 3 if self.layers is None else self.layers
         checks.depth(layers=depth)
         shape = MLPArchitecture(training_config=training_config, depth=depth)
-        return kind(name=self.method, privacy_config=self.privacy_config, head=self._task_head, shape=shape)
+        if records:
+            return self._method(PublishedPrivateMLP, shape=shape)
+        return self._method(PublishedMLP, shapes=(shape,))
 
 
 class PublishedMLP(PublishedMethod, NonPrivateMLP):

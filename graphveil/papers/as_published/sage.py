@@ -146,9 +146,8 @@ class SAGE(AsPublished, sage.SAGE):
             raise ConfigError(
                 "dropout, patience and private_metrics are not supported under this unit. Omit them."
             )
-        return NodeLevelSAGE(
-            name=self.method,
-            privacy_config=self.privacy_config,
+        return self._method(
+            NodeLevelSAGE,
             shape=shape,
             schedule=PrivateSchedule(
                 epochs=_EPOCHS if self.epochs is None else self.epochs,
@@ -158,7 +157,6 @@ class SAGE(AsPublished, sage.SAGE):
                 weight_decay=self.weight_decay,
             ),
             max_sampled_degree=self.out_degree_bound or 1,
-            clip_per=self.clip_per,
         )
 
 
