@@ -296,7 +296,7 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     proba = fitted.own_proba.to(torch.float64).numpy()
     trained = fitted.trained.graph_model if isinstance(fitted.trained, TrainedHetero) else fitted.trained
     if isinstance(trained, TrainedFullGraph):
-        edges, noisy = graph.adjacency, trained.mechanism is not None
+        edges, noisy = graph.adjacency, trained.method.mechanism is not None
         if noisy:  # a fit keeps the numbers of the released node pairs
             domain = Domain.whole(graph.num_nodes, directed=graph.directed)
             edges = adjacency_of(fitted.released["graph"], domain, None, "")

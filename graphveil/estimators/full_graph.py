@@ -15,7 +15,7 @@ from graphveil._util import checks
 from graphveil.core.edges.node_pairs import Domain
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit, Unit
+from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
@@ -81,31 +81,35 @@ GRAPH_INPUT_NOTE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullGraphMethod(Method):
-    """A network over the exact edges, without privacy, or over the edges of one released graph."""
+class GraphReleaseMethod(Method):
+    """A method that reads the exact edges, without privacy, or those of one released graph."""
 
-    selects_by_metric: ClassVar[bool] = True
-    weighs_classes: ClassVar[bool] = True
-
-    shape: NetworkArchitecture
-    schedule: TrainingSchedule
     mechanism: GraphMechanism | None = None
     input_note: str = field(default=GRAPH_INPUT_NOTE, repr=False)
 
     def check(self, view: Graph) -> None:
         super().check(view)
-        self.head.labels(view)
         if self.mechanism is not None:
             self.mechanism.check(view, self.privacy_config.unit, domain_of(view, self.privacy_config.unit))
 
+    def with_pairs(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
+        """Return the sizes with the protected node pairs of a graph, if a mechanism releases it."""
+        return (
+            sizes
+            if self.mechanism is None
+            else replace(sizes, domain=domain_of(view, self.privacy_config.unit))
+        )
+
     def sizes_of(self, view: Graph) -> PublicSizes:
-        sizes = replace(super().sizes_of(view), classes=self.head.width(view))
-        if self.mechanism is None:
-            return sizes
-        return with_protected_pairs(sizes, view, self.privacy_config.unit)
+        return self.with_pairs(super().sizes_of(view), view)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return None if self.mechanism is None else plan_of(self.mechanism, self.privacy_config.unit, sizes)
+        """Return the release. If the protected node pairs are unknown, all are assumed to be protected."""
+        if self.mechanism is None:
+            return None
+        unit = self.privacy_config.unit
+        whole = Domain.whole(sizes.nodes, directed=isinstance(unit, DirectedEdge))
+        return self.mechanism.plan(unit, sizes.domain or whole)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of the released graph. Everything computed from it is post-processing."""
@@ -124,11 +128,55 @@ class FullGraphMethod(Method):
             return notes
         return (*notes, self.input_note.format(mechanism=self.mechanism.name))
 
+    def released(self, view: Graph, session: Session) -> tuple[State, Graph]:
+        """Return the released node pairs by name, and the graph of them; without a mechanism the exact graph.
+
+        Public edges are kept. Everything in a released graph is public.
+        """
+        if self.mechanism is None:
+            return {}, view
+        unit = self.privacy_config.unit
+        domain, known = domain_of(view, unit), public_edges_of(view, unit)
+        with session.stage("aggregate"):
+            release = session.open(view)
+            slots = self.mechanism.sample_edges(release, domain)
+            release.close()
+        adjacency = self.mechanism.adjacency(slots, domain, known, "")
+        return {"graph": slots}, view.replace(adjacency=adjacency, public=None)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphReleaseModel(TrainedModel):
+    """A trained model that reads the exact edges, or those that a mechanism releases for a prediction."""
+
+    method: GraphReleaseMethod
+
+    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
+        return self.method.with_pairs(super().sizes_for(view, fitted), view)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        return self.method.plan(sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullGraphMethod(GraphReleaseMethod):
+    """A network over the exact edges, without privacy, or over the edges of one released graph."""
+
+    selects_by_metric: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
+
+    shape: NetworkArchitecture
+    schedule: TrainingSchedule
+
+    def check(self, view: Graph) -> None:
+        super().check(view)
+        self.head.labels(view)
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        return replace(super().sizes_of(view), classes=self.head.width(view))
+
     def fit(self, view: Graph, session: Session) -> FitResult:
-        published: State = {}
-        if self.mechanism is not None:
-            slots, view = released(view, self.mechanism, self.privacy_config.unit, session)
-            published = {"graph": slots}
+        published, view = self.released(view, session)
         generator = session.streams.torch(self.stream_name)
         network = self.shape.build(view.num_features, self.head.width(view), generator=generator)
         everything = batch_of(view.x)
@@ -145,12 +193,11 @@ class FullGraphMethod(Method):
                 head=self.head,
                 every=True,
             )
-        trained = TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
+        trained = TrainedFullGraph(self, network)
         return FitResult(trained=trained, proba=trained.proba(view), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
-        network = restored(self.shape, state, sizes)
-        return TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
+        return TrainedFullGraph(self, restored(self.shape, state, sizes))
 
 
 def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
@@ -161,57 +208,22 @@ def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedFullGraph(TrainedModel):
-    """A trained network. A prediction reads the exact edges, or those that a mechanism releases for it."""
+class TrainedFullGraph(GraphReleaseModel):
+    """A trained network over edges."""
 
     network: nn.Module
-    mechanism: GraphMechanism | None
-    unit: Unit
-    head: TaskHead = field(default=MULTICLASS, kw_only=True)
 
     @torch.no_grad()
     def proba(self, view: Graph) -> Tensor:
         logits: Tensor = self.network(batch_of(view.x), view.adjacency)
-        return self.head.proba(logits)
-
-    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        sizes = super().sizes_for(view, fitted)
-        return sizes if self.mechanism is None else with_protected_pairs(sizes, view, self.unit)
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return None if self.mechanism is None else plan_of(self.mechanism, self.unit, sizes)
+        return self.method.head.proba(logits)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        if self.mechanism is None:
-            return CachedPrediction(None, (), self.proba(view))
-        slots, noisy = released(view, self.mechanism, self.unit, session)
-        return CachedPrediction(session.plan, (slots,), self.proba(noisy))
+        published, seen = self.method.released(view, session)
+        return CachedPrediction(session.plan, tuple(published.values()), self.proba(seen))
 
     def state(self) -> State:
         return dict(self.network.state_dict())
-
-
-def released(view: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
-    """Return the node pairs that a mechanism releases under the session's plan, and the graph of them.
-
-    Public edges are kept. Everything in the returned graph is public.
-    """
-    domain, known = domain_of(view, unit), public_edges_of(view, unit)
-    with session.stage("aggregate"):
-        release = session.open(view)
-        slots = mechanism.sample_edges(release, domain)
-        release.close()
-    return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
-
-
-def with_protected_pairs(sizes: PublicSizes, view: Graph, unit: Unit) -> PublicSizes:
-    return replace(sizes, domain=domain_of(view, unit))
-
-
-def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:
-    """Return the release. If the protected node pairs are unknown, all pairs are assumed to be protected."""
-    directed = isinstance(unit, DirectedEdge)
-    return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ Everything here is post-processing of a release.
 
 import itertools
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import ClassVar
 
 import torch
@@ -27,14 +27,16 @@ from torch.nn.functional import normalize, one_hot
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
-from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import DirectedEdge, UndirectedEdge
 from graphveil.data import Graph
 from graphveil.errors import GraphError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
-from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel, check_fits
+from graphveil.estimators.full_graph import (
+    GraphReleaseMethod,
+    GraphReleaseModel,
+)
+from graphveil.estimators.method import FitResult, State, check_fits
 from graphveil.estimators.objective import DEFAULT_OBJECTIVE, WORST, Objective
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
@@ -42,8 +44,7 @@ from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.nn.message_passing import SparseMap
 from graphveil.perturb import EdgeRand
-from graphveil.perturb.mechanism import MAX_EDGES, domain_of
-from graphveil.privacy import Guarantee
+from graphveil.perturb.mechanism import MAX_EDGES
 
 _ROUNDS = 8  # of orthogonal iteration: enough for eigenvalues beyond the noise
 _MIN_EIGENVALUE = 1e-3  # of the largest eigenvalue: without noise, smaller ones are rounding errors
@@ -187,12 +188,11 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpectralMethod(Method):
+class SpectralMethod(GraphReleaseMethod):
     """Votes of labeled nodes with similar neighbor lists, combined with features."""
 
     selects_by_metric: ClassVar[bool] = True
 
-    response: EdgeRand | None  # the mechanism that releases the graph; None for exact edges
     rank: int
 
     def check(self, view: Graph) -> None:
@@ -202,37 +202,13 @@ class SpectralMethod(Method):
                 "spectral needs an undirected graph, but this graph's edges are directed. Use method "
                 "'classcode', or load the graph with directed=False (without --directed)."
             )
-        if self.response is not None:
-            unit = self.privacy_config.unit
-            self.response.check(view, unit, domain_of(view, unit))
-
-    def sizes_of(self, view: Graph) -> PublicSizes:
-        return self.with_pairs(super().sizes_of(view), view)
-
-    def with_pairs(self, sizes: PublicSizes, view: Graph) -> PublicSizes:
-        return sizes if self.response is None else with_protected_pairs(sizes, view, self.privacy_config.unit)
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return None if self.response is None else plan_of(self.response, self.privacy_config.unit, sizes)
-
-    def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
-        """Return the guarantee of the released graph. Everything computed from it is post-processing."""
-        return replace(super().guarantee(plan, view), graph=plan is not None)
-
-    def notes(self, view: Graph) -> tuple[str, ...]:
-        if self.response is None:
-            return super().notes(view)
-        return (*super().notes(view), GRAPH_INPUT_NOTE.format(mechanism=self.response.name))
 
     def embed(self, view: Graph, session: Session) -> tuple[State, Tensor]:
-        released_state: State = {}
-        flip, edges = 0.0, view.adjacency
-        if self.response is not None:
-            released_state["graph"], noisy = released(view, self.response, self.privacy_config.unit, session)
-            flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
+        published, seen = self.released(view, session)
+        flip = 0.0 if self.mechanism is None else EdgeRandomizedResponse(self.mechanism.epsilon).flip
         with session.stage("embedding"):
             generator = session.streams.torch("spectral")
-            return released_state, spectral_rows(edges, flip, self.rank, generator)
+            return published, spectral_rows(seen.adjacency, flip, self.rank, generator)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         with session.stage("encoder"):
@@ -253,7 +229,7 @@ class SpectralMethod(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedSpectral(TrainedModel):
+class TrainedSpectral(GraphReleaseModel):
     """The result of a fit: feature networks and the voting rule.
 
     Voters are nodes of the predicted graph, so another graph needs its own public labels.
@@ -271,12 +247,6 @@ class TrainedSpectral(TrainedModel):
                 "split with public labels, or use method 'classcode', which needs none."
             )
         check_classes(view, class_names, self.classes)
-
-    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        return self.method.with_pairs(super().sizes_for(view, fitted), view)
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return self.method.plan(sizes)
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         released_state, rows = self.method.embed(view, session)
@@ -353,7 +323,7 @@ class Spectral(Estimator):
         checks.within(1, MAX_RANK, rank=self.rank)
         privacy_config = self.privacy_config
         most = MAX_EDGES if self.max_edges is None else self.max_edges
-        response = None
+        mechanism = None
         if isinstance(privacy_config.unit, UndirectedEdge):
-            response = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
-        return self._method(SpectralMethod, response=response)
+            mechanism = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
+        return self._method(SpectralMethod, mechanism=mechanism)

@@ -1755,9 +1755,9 @@ BUGS = [
         name="a_network_is_trained_on_true_edges",
         edits=[
             (
-                "graphveil.estimators.full_graph:released",
-                'return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
-                "return slots, view",
+                "graphveil.estimators.full_graph:GraphReleaseMethod.released",
+                'return {"graph": slots}, view.replace(adjacency=adjacency, public=None)',
+                'return {"graph": slots}, view',
             )
         ],
         test="tests/estimators/test_released_graph.py::test_predictions_depend_on_the_released_graph_only",
@@ -1767,9 +1767,9 @@ BUGS = [
         name="lists_are_read_from_true_edges",
         edits=[
             (
-                "graphveil.estimators.full_graph:released",
-                'return slots, view.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
-                "return slots, view",
+                "graphveil.estimators.full_graph:GraphReleaseMethod.released",
+                'return {"graph": slots}, view.replace(adjacency=adjacency, public=None)',
+                'return {"graph": slots}, view',
             )
         ],
         test="tests/estimators/spectral/test_spectral.py::test_predictions_depend_on_the_released_graph_only",
@@ -1911,8 +1911,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:FullGraphMethod.fit",
-                "slots, view = released(view, self.mechanism, self.privacy_config.unit, session)",
-                "slots = released(view, self.mechanism, self.privacy_config.unit, session)[0]",
+                "published, view = self.released(view, session)",
+                "published = self.released(view, session)[0]",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
@@ -3923,8 +3923,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.full_graph:",
-                "            slots, view = released(",
-                "            truth = view\n            slots, view = released(",
+                "        published, view = self.released(",
+                "        truth = view\n        published, view = self.released(",
             ),
             (
                 "graphveil.estimators.full_graph:",
