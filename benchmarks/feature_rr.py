@@ -40,8 +40,8 @@ from graphveil.mechanisms import (
     WeightedAllocation,
     public_weights,
 )
-from graphveil.mechanisms.features import combined
 from graphveil.nn.lpgnn import FeatureEstimates
+from graphveil.papers.feature_weights import combined
 from graphveil.papers.scalar_mechanisms import Duchi, LaplaceDistribution, StepDistribution
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)

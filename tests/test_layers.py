@@ -42,7 +42,7 @@ HOMES = {  # foreign packages that only one part may import
     "prometheus_client": {"serve"},
     "sqlalchemy": {"data", "ledger"},
     "gensim": {"papers"},
-    "shap": {"mechanisms"},
+    "shap": {"papers"},
     "jinja2": {"_util"},
     "matplotlib": {"papers", "publish"},
     "mlflow": {"runs"},

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.features import LocalDPClaim as LocalDPClaim
     from graphveil.mechanisms.features import WeightedAllocation as WeightedAllocation
     from graphveil.mechanisms.features import node_features_statement as node_features_statement
-    from graphveil.mechanisms.features import permutation_importance as permutation_importance
-    from graphveil.mechanisms.features import public_weights as public_weights
-    from graphveil.mechanisms.features import shap_importance as shap_importance
     from graphveil.mechanisms.labels import LabelMechanism as LabelMechanism
     from graphveil.mechanisms.labels import LabelRR as LabelRR
     from graphveil.mechanisms.labels import LocalHashing as LocalHashing
@@ -49,14 +46,12 @@ _HOMES = {
         "NOT_RANDOMIZED",
         "WeightedAllocation",
         "node_features_statement",
-        "permutation_importance",
-        "public_weights",
-        "shap_importance",
     ),
     "mechanisms.labels": ("LabelMechanism", "LabelRR", "LocalHashing", "SubsetSelection"),
     "mechanisms.local_noise": ("LocalNoise",),
     "papers.as_published.record_feature_rr": ("RecordFeatureRR", "record_loss", "record_weights"),
     "papers.analytic_gaussian": ("AnalyticGaussian", "analytic_sigma"),
+    "papers.feature_weights": ("permutation_importance", "public_weights", "shap_importance"),
     "papers.per_feature": ("PerFeature", "SampledAllocation"),
     "papers.scalar_mechanisms": (
         "Duchi",

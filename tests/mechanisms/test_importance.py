@@ -15,7 +15,7 @@ from graphveil.mechanisms import (
     public_weights,
     shap_importance,
 )
-from graphveil.mechanisms.features import combined, shares
+from graphveil.papers.feature_weights import combined, shares
 
 W = np.array([[1.0, 0.0], [-2.0, 1.0], [0.0, 0.0], [0.5, -3.0]])  # the third feature does nothing
 

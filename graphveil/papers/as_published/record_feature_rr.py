@@ -18,9 +18,9 @@ from graphveil.mechanisms.features import (
     LocalDPClaim,
     Single,
     check_budget,
-    combined,
     distinct_rows,
 )
+from graphveil.papers.feature_weights import combined
 
 _ROUNDING = 1e-9
 _SHIFT, _UNIT = np.uint64(11), 2.0**-53
