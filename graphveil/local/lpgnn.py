@@ -51,12 +51,18 @@ from graphveil.nn.lpgnn import (
     BACKBONES,
     Backbone,
     FeatureEstimates,
-    LayerSizes,
     PropagatedInputs,
-    backbone,
     propagated,
 )
-from graphveil.nn.message_passing import AGGREGATORS, ISOLATED, Aggregator, Isolated, KProp, Propagation
+from graphveil.nn.message_passing import (
+    AGGREGATORS,
+    ISOLATED,
+    Aggregator,
+    ComposedPropagation,
+    Isolated,
+    Propagation,
+    k_prop,
+)
 from graphveil.training import EpochRecord, TrainingSchedule
 
 PosteriorUse = Literal["product", "evidence", "validation"]
@@ -162,12 +168,12 @@ class KPropConfig:
     def check(self) -> None:
         """Reject a map that cannot be computed on this machine."""
 
-    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> KProp:
+    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> ComposedPropagation:
         steps = self.steps if steps is None else steps
         assert isinstance(steps, int)  # selected by ``NetworkMethod.fit``
-        return KProp(
-            adjacency=adjacency,
-            steps=steps,
+        return k_prop(
+            adjacency,
+            steps,
             aggregator=self.aggregator,
             self_loops=self.self_loops,
             isolated=self.isolated,
@@ -234,10 +240,8 @@ class NetworkMethod(LocalMethod):
     def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
         """Return an untrained network, not yet bound to edges."""
         given = self.settings
-        widths = LayerSizes(features=sizes.width, hidden=given.hidden, classes=sizes.classes)
-        return backbone(
-            given.backbone, widths, activation=given.activation, dropout=given.dropout, generator=generator
-        )
+        widths = sizes.width, given.hidden, sizes.classes
+        return BACKBONES[given.backbone](widths, given.activation, given.dropout, generator)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         options = self.options(view, session)

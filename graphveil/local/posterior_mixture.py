@@ -24,7 +24,7 @@ from graphveil.errors import ConfigError
 from graphveil.local.reports import UNKNOWN, known
 from graphveil.nn.layers import multiply
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
-from graphveil.nn.message_passing import KProp, Propagation, SparseMap
+from graphveil.nn.message_passing import Propagation, SparseMap, k_prop
 from graphveil.training import EpochRecord, TrainingSchedule, copied_state
 
 Select = Literal["paper", "likelihood", "calibrated"]
@@ -280,7 +280,7 @@ def log_posterior(
 def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
     has_label = known(noisy.labels)
     mean = noisy.reported[has_label].mean(dim=0)
-    lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
+    lazy = k_prop(adjacency, steps, self_loops=True)
     diffused = lazy.apply((noisy.reported - mean) * has_label[:, None])
     return (diffused / diffused.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
 

@@ -5,23 +5,23 @@ edges, or is a two-layer MLP. It has two steps, ``Backbone.first`` up to the hid
 ``Backbone.rest`` after it. Evaluating an epoch and starting the next one share the first step.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol, Self, cast
+from itertools import pairwise
+from typing import Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features, to_dense
-from graphveil.errors import ConfigError
 from graphveil.nn.layers import ACTIVATIONS, Dropout, Linear, SparseRows, multiply
-from graphveil.nn.message_passing import HEADS, GraphAttention, InEdgeIndex, KProp, Propagation
+from graphveil.nn.message_passing import HEADS, GraphAttention, InEdgeIndex, Propagation, k_prop
 
-_PROPAGATION_COST_RATIO = 3  # a product along an edge costs as much as this many in a dense matrix product
+_COST_RATIO = 3  # a product along an edge costs as much as this many in a dense matrix product
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,30 +44,9 @@ class FeatureEstimates:
     def stored(self) -> int:
         return self.deviations.numel() if isinstance(self.deviations, Tensor) else len(self.deviations.data)
 
-    @property
-    def size(self) -> int:
-        return int(np.prod(self.deviations.shape))
-
     def dense(self) -> Tensor:
         x = to_dense(self.deviations)
         return x if self.middle is None else x + self.middle
-
-
-class PropagatedInputs(Protocol):
-    """The matrix H = P X', multiplied on demand."""
-
-    def times(self, weight: Tensor) -> Tensor:
-        """Return H W (N, m) for a weight matrix (d, m), with gradients in W."""
-
-
-@dataclass(frozen=True, eq=False)
-class DenseInputs:
-    """H computed once, as a dense matrix."""
-
-    rows: Tensor
-
-    def times(self, weight: Tensor) -> Tensor:
-        return self.rows @ weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +60,8 @@ class LazyInputs:
     middle: Tensor | None
     propagation: Propagation
 
-    def times(self, weight: Tensor) -> Tensor:
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        """Return H W (N, m) for a weight matrix (d, m), with gradients in W."""
         out = multiply(self.propagation, multiply(self.rows, weight))
         return out if self.middle is None else torch.addcmul(out, self._weights, self.middle @ weight)
 
@@ -91,36 +71,21 @@ class LazyInputs:
         return self.propagation.apply(torch.ones(self.propagation.num_nodes, 1))
 
 
+PropagatedInputs = Tensor | LazyInputs  # the matrix H = P X'
+
+
 def propagated(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
     """Return P X', in the cheaper order; both give the same result up to rounding.
 
     The choice depends on the sizes of the graph and of the LDP reports, which are public.
     """
-    late = _PROPAGATION_COST_RATIO * (estimates.stored + propagation.work) < estimates.size
-    return propagate_lazily(estimates, propagation) if late else propagate_dense(estimates, propagation)
+    x = estimates.deviations
+    if isinstance(x, Tensor) or _COST_RATIO * (estimates.stored + propagation.work) >= math.prod(x.shape):
+        return propagation.apply(estimates.dense())
+    return LazyInputs(SparseRows.from_scipy(x), estimates.middle, propagation)
 
 
-def propagate_dense(estimates: FeatureEstimates, propagation: Propagation) -> DenseInputs:
-    return DenseInputs(propagation.apply(estimates.dense()))
-
-
-def propagate_lazily(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
-    if isinstance(estimates.deviations, Tensor):
-        return propagate_dense(estimates, propagation)
-    return LazyInputs(SparseRows.from_scipy(estimates.deviations), estimates.middle, propagation)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerSizes:
-    """The widths of a network: features, hidden, classes."""
-
-    features: int
-    hidden: int
-    classes: int
-
-    @property
-    def layers(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return (self.features, self.hidden), (self.hidden, self.classes)
+Widths = tuple[int, int, int]  # features, hidden, classes
 
 
 class Backbone(nn.Module):
@@ -144,7 +109,7 @@ class Backbone(nn.Module):
 
     def rest(self, hidden: Tensor) -> Tensor:
         """Return logits (N, C) from the hidden layer, which may be overwritten."""
-        return self._round(1, DenseInputs(cast(Tensor, self._dropout(self._activation(hidden)))))
+        return self._round(1, cast(Tensor, self._dropout(self._activation(hidden))))
 
     def forward(self, inputs: PropagatedInputs) -> Tensor:
         return self.rest(self.first(inputs))
@@ -155,21 +120,19 @@ class SageBackbone(Backbone):
 
     _mean: Propagation
 
-    def __init__(
-        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
-    ) -> None:
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
         super().__init__(activation, dropout, generator)
-        self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
-        self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in widths.layers)
+        self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
+        self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in pairwise(widths))
 
     def on(self, adjacency: Adjacency) -> Self:
-        self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
+        self._mean = k_prop(adjacency, 1, aggregator="mean")
         return self
 
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         incoming, own = cast(Linear, self._incoming[depth]), self._own[depth]
         width = own.shape[1]
-        both = inputs.times(torch.cat([incoming.weight, own], dim=1))
+        both = inputs @ torch.cat([incoming.weight, own], dim=1)
         return multiply(self._mean, both[:, :width]) + both[:, width:] + incoming.bias
 
 
@@ -183,7 +146,7 @@ class AffineBackbone(Backbone):
 
     def __init__(
         self,
-        widths: LayerSizes,
+        widths: Widths,
         activation: str,
         dropout: float,
         generator: torch.Generator,
@@ -192,16 +155,16 @@ class AffineBackbone(Backbone):
     ) -> None:
         super().__init__(activation, dropout, generator)
         self._convolves = convolves
-        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in widths.layers)
+        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
 
     def on(self, adjacency: Adjacency) -> Self:
         if self._convolves:
-            self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
+            self._hop = k_prop(adjacency, 1, self_loops=True)
         return self
 
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
-        mapped = inputs.times(affine.weight)
+        mapped = inputs @ affine.weight
         return (mapped if self._hop is None else multiply(self._hop, mapped)) + affine.bias
 
 
@@ -213,12 +176,11 @@ class GatBackbone(Backbone):
 
     _edges: InEdgeIndex
 
-    def __init__(
-        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
-    ) -> None:
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
         super().__init__(activation, dropout, generator)
-        first = GraphAttention(widths.features, widths.hidden, HEADS, generator)
-        last = GraphAttention(HEADS * widths.hidden, widths.classes, 1, generator)
+        features, hidden, classes = widths
+        first = GraphAttention(features, hidden, HEADS, generator)
+        last = GraphAttention(HEADS * hidden, classes, 1, generator)
         self._rounds = nn.ModuleList([first, last])
 
     def on(self, adjacency: Adjacency) -> Self:
@@ -227,21 +189,13 @@ class GatBackbone(Backbone):
 
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         attending = cast(GraphAttention, self._rounds[depth])
-        rows = inputs.times(attending.weight)
+        rows = inputs @ attending.weight
         return cast(Tensor, attending(rows, self._edges))
 
 
-BACKBONES: dict[str, Callable[[LayerSizes, str, float, torch.Generator], Backbone]] = {
+BACKBONES: dict[str, Callable[[Widths, str, float, torch.Generator], Backbone]] = {
     "sage": SageBackbone,
     "gcn": partial(AffineBackbone, convolves=True),
     "gat": GatBackbone,
     "mlp": partial(AffineBackbone, convolves=False),
 }
-
-
-def backbone(
-    name: str, widths: LayerSizes, *, activation: str, dropout: float, generator: torch.Generator
-) -> Backbone:
-    if name not in BACKBONES:
-        raise ConfigError(f"backbone={name!r} is not one of {', '.join(BACKBONES)}")
-    return BACKBONES[name](widths, activation, dropout, generator)

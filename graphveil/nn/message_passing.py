@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.exact_sums import neighbor_sums
 from graphveil.errors import GraphError
-from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, LinearMap, SparseRows, multiply, unit_rows
+from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, SparseRows, multiply, unit_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,22 +373,6 @@ class ResidualNetwork(nn.Module):
 # -- public linear maps -------------------------------------------------------------------------------------
 
 
-class Propagation(LinearMap, Protocol):
-    """A public linear map H -> P H, where H has one row per node.
-
-    Any class with these four members can replace ``KProp``, such as maps with more hops, edge weights, or
-    similar nodes.
-    """
-
-    @property
-    def num_nodes(self) -> int:
-        """N: P is an N x N matrix."""
-
-    @property
-    def work(self) -> int:
-        """Number of multiplications per column, to compare orders of computation."""
-
-
 @dataclass(frozen=True, eq=False)
 class SparseMap:
     """A sparse square matrix as a ``Propagation``: the entries of row v are at offsets[v] to offsets[v + 1].
@@ -425,10 +409,7 @@ class SparseMap:
         return len(self.columns)
 
     def apply(self, rows: Tensor) -> Tensor:
-        if rows.shape[0] != self.num_nodes:
-            raise GraphError(
-                f"There are {rows.shape[0]} rows for {self.num_nodes} nodes. Pass one row per node."
-            )
+        _check_rows(rows, self.num_nodes)
         return embedding_bag(
             self.columns,
             rows.contiguous(),
@@ -450,43 +431,55 @@ class SparseMap:
         return SparseMap.from_scipy(sparse.csr_array(self.matrix().T))
 
 
+def _check_rows(rows: Tensor, num_nodes: int) -> None:
+    if len(rows) != num_nodes:
+        raise GraphError(f"There are {len(rows)} rows for {num_nodes} nodes. Pass one row per node.")
+
+
 @dataclass(frozen=True, eq=False)
 class ComposedPropagation:
     """Composition of several maps; the first one is applied first.
 
     >>> swap = SparseMap.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
-    >>> ComposedPropagation((swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    >>> ComposedPropagation(2, (swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
     [2.0, 6.0]
     """
 
-    parts: Sequence[Propagation]
-
-    @property
-    def num_nodes(self) -> int:
-        return self.parts[0].num_nodes
+    num_nodes: int
+    parts: "Sequence[Propagation]"
 
     @property
     def work(self) -> int:
+        """Number of multiplications per column, to compare orders of computation."""
         return sum(part.work for part in self.parts)
 
     def apply(self, rows: Tensor) -> Tensor:
         """Return P_k ... P_1 H."""
+        _check_rows(rows, self.num_nodes)
         return reduce(lambda h, part: part.apply(h), self.parts, rows)
 
     def transposed(self, rows: Tensor) -> Tensor:
         """Return P_1^T ... P_k^T H."""
+        _check_rows(rows, self.num_nodes)
         return reduce(lambda h, part: part.transposed(h), reversed(self.parts), rows)
 
 
+Propagation = SparseMap | ComposedPropagation  # a public linear map H -> P H, where H has one row per node
 Aggregator = Literal["gcn", "mean"]
 Isolated = Literal["zero", "keep"]
 AGGREGATORS: tuple[Aggregator, ...] = ("gcn", "mean")
 ISOLATED: tuple[Isolated, ...] = ("zero", "keep")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KProp:
-    """Apply H <- A^ H, K times, without parameters (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
+def k_prop(
+    adjacency: Adjacency,
+    steps: int,
+    *,
+    aggregator: Aggregator = "gcn",
+    self_loops: bool = False,
+    isolated: Isolated = "zero",
+) -> ComposedPropagation:
+    """Return H <- A^ H, K times, without parameters (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
         gcn:   A^_vu = 1 / sqrt(d_v d_u)        mean:  A^_vu = 1 / d_v        for an edge u -> v,
 
@@ -511,61 +504,27 @@ class KProp:
 
     >>> import torch
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> KProp(adjacency=path, steps=2, aggregator="mean").apply(torch.tensor([[1.0], [0.0], [3.0]])).flatten()
+    >>> k_prop(path, 2, aggregator="mean").apply(torch.tensor([[1.0], [0.0], [3.0]])).flatten()
     tensor([2., 0., 2.])
     """
-
-    adjacency: Adjacency
-    steps: int
-    aggregator: Aggregator = "gcn"
-    self_loops: bool = False
-    isolated: Isolated = "zero"
-
-    def __post_init__(self) -> None:
-        checks.integer_at_least(0, steps=self.steps)
-        checks.one_of(AGGREGATORS, aggregator=self.aggregator)
-        checks.one_of(ISOLATED, isolated=self.isolated)
-
-    @property
-    def num_nodes(self) -> int:
-        return self.adjacency.num_nodes
-
-    @property
-    def work(self) -> int:
-        return self._chain.work if self.steps else 0
-
-    def apply(self, rows: Tensor) -> Tensor:
-        return self._chain.apply(self._checked(rows))
-
-    def transposed(self, rows: Tensor) -> Tensor:
-        return self._chain.transposed(self._checked(rows))
-
-    @cached_property
-    def hop(self) -> SparseMap:
-        count, edges = self.num_nodes, self.adjacency
-        ones = np.ones(len(edges.indices), dtype=np.float64)
-        parts: Any = (ones, edges.indices.numpy(), edges.indptr.numpy())
-        matrix = sparse.csr_array(parts, shape=(count, count))
-        if self.self_loops:
-            matrix = sparse.csr_array(matrix + sparse.eye_array(count))
-        degree = np.diff(matrix.indptr)
-        scale = np.zeros(len(degree))
-        np.power(degree, -0.5 if self.aggregator == "gcn" else -1.0, out=scale, where=degree > 0)
-        matrix.data = np.repeat(scale, degree)
-        if self.aggregator == "gcn":
-            matrix.data *= scale[matrix.indices]
-        if self.isolated == "keep":
-            matrix = sparse.csr_array(matrix + sparse.diags_array((degree == 0).astype(np.float64)))
-            matrix.eliminate_zeros()
-        return SparseMap.from_scipy(matrix)
-
-    @cached_property
-    def _chain(self) -> ComposedPropagation:
-        return ComposedPropagation((self.hop,) * self.steps)
-
-    def _checked(self, rows: Tensor) -> Tensor:
-        if rows.shape[0] != self.num_nodes:
-            raise GraphError(
-                f"There are {rows.shape[0]} rows for {self.num_nodes} nodes. Pass one row per node."
-            )
-        return rows
+    checks.integer_at_least(0, steps=steps)
+    checks.one_of(AGGREGATORS, aggregator=aggregator)
+    checks.one_of(ISOLATED, isolated=isolated)
+    count = adjacency.num_nodes
+    if not steps:
+        return ComposedPropagation(count, ())
+    ones = np.ones(len(adjacency.indices), dtype=np.float64)
+    parts: Any = (ones, adjacency.indices.numpy(), adjacency.indptr.numpy())
+    matrix = sparse.csr_array(parts, shape=(count, count))
+    if self_loops:
+        matrix = sparse.csr_array(matrix + sparse.eye_array(count))
+    degree = np.diff(matrix.indptr)
+    scale = np.zeros(len(degree))
+    np.power(degree, -0.5 if aggregator == "gcn" else -1.0, out=scale, where=degree > 0)
+    matrix.data = np.repeat(scale, degree)
+    if aggregator == "gcn":
+        matrix.data *= scale[matrix.indices]
+    if isolated == "keep":
+        matrix = sparse.csr_array(matrix + sparse.diags_array((degree == 0).astype(np.float64)))
+        matrix.eliminate_zeros()
+    return ComposedPropagation(count, (SparseMap.from_scipy(matrix),) * steps)

@@ -146,7 +146,9 @@ class SimilarityPropagationConfig(KPropConfig):
                 both = union(edges, similar, max_union_degree=self.max_union_degree)
                 return [self.hops(both, each) for each in steps]
             mean = SparseMap.from_scipy(averaging(similar, weighted=self.weight == "similarity"))
-            return [ComposedPropagation((self.hops(view.adjacency, each), mean)) for each in steps]
+            return [
+                ComposedPropagation(view.num_nodes, (self.hops(view.adjacency, each), mean)) for each in steps
+            ]
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

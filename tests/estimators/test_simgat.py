@@ -15,7 +15,7 @@ from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
-from graphveil.nn.message_passing import KProp
+from graphveil.nn.message_passing import k_prop
 from graphveil.papers.simgat import SimGAT, union
 from graphveil.papers.similarity import MultiHop, PublicEdges
 
@@ -50,7 +50,7 @@ def test_golden_values_of_the_slides(slide: Graph) -> None:
 def test_similar_nodes_are_averaged_after_the_hops(steps: int) -> None:
     edges = PublicEdges(GRAPH.adjacency, basis="drawn here")
     similar = MultiHop(delta=0.05)(edges, streams=PublicStreams(0)).toarray()
-    hops = KProp(adjacency=GRAPH.adjacency, steps=steps).apply(torch.eye(GRAPH.num_nodes)).numpy()
+    hops = k_prop(GRAPH.adjacency, steps).apply(torch.eye(GRAPH.num_nodes)).numpy()
     for weight, kept in (("one", similar > 0), ("similarity", similar)):
         both = np.eye(len(hops)) + kept
         expected = both / both.sum(axis=1, keepdims=True) @ hops
@@ -63,7 +63,7 @@ def test_a_union_is_propagated_as_a_graph(max_union_degree: int | None) -> None:
     edges = PublicEdges(GRAPH.adjacency, basis="drawn here")
     joined = union(edges, MultiHop()(edges, streams=PublicStreams(0)), max_union_degree=max_union_degree)
     assert len(joined.indices) > len(GRAPH.adjacency.indices)
-    expected = KProp(adjacency=joined, steps=2).apply(torch.eye(GRAPH.num_nodes))
+    expected = k_prop(joined, 2).apply(torch.eye(GRAPH.num_nodes))
     assert torch.equal(
         operator(model(x_steps=2, combine="union", max_union_degree=max_union_degree), GRAPH), expected
     )
@@ -75,7 +75,7 @@ def test_a_union_is_propagated_as_a_graph(max_union_degree: int | None) -> None:
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_without_similar_nodes_it_is_bit_identical_to_kprop(steps: int, combine: dict[str, object]) -> None:
     found = operator(model(x_steps=steps, similarity=NO_SIMILAR, **combine), GRAPH)
-    kprop = KProp(adjacency=GRAPH.adjacency, steps=steps).apply(torch.eye(GRAPH.num_nodes))
+    kprop = k_prop(GRAPH.adjacency, steps).apply(torch.eye(GRAPH.num_nodes))
     assert torch.equal(found, kprop)
 
 

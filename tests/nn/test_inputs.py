@@ -6,15 +6,13 @@ import torch
 from scipy import sparse
 
 from graphveil.core.edges.adjacency import Adjacency
+from graphveil.nn.layers import SparseRows
 from graphveil.nn.lpgnn import (
-    DenseInputs,
     FeatureEstimates,
     LazyInputs,
-    propagate_dense,
-    propagate_lazily,
     propagated,
 )
-from graphveil.nn.message_passing import KProp
+from graphveil.nn.message_passing import k_prop
 
 RING = Adjacency.from_edges(range(8), [1, 2, 3, 4, 5, 6, 7, 0], num_nodes=8, directed=False)
 ONE_WAY = Adjacency.from_edges([0, 1, 2, 2], [1, 2, 3, 7], num_nodes=8, directed=True)
@@ -33,11 +31,14 @@ def sampled(middle: float | None = 0.5) -> FeatureEstimates:
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @pytest.mark.parametrize("middle", [None, 0.5])
 def test_both_orders_give_the_same_rows_and_gradients(adjacency, steps, middle) -> None:
-    kprop = KProp(adjacency=adjacency, steps=steps)
+    kprop = k_prop(adjacency, steps)
     found = []
-    for build in (propagate_dense, propagate_lazily):
+    given = sampled(middle)
+    assert not isinstance(given.deviations, torch.Tensor)
+    late = LazyInputs(SparseRows.from_scipy(given.deviations), given.middle, kprop)
+    for inputs in (kprop.apply(given.dense()), late):
         weight = torch.linspace(-1, 1, 120).reshape(40, 3).requires_grad_()
-        out = build(sampled(middle), kprop).times(weight)
+        out = inputs @ weight
         (out * torch.arange(24.0).reshape(8, 3)).sum().backward()
         found.append((out.detach(), weight.grad))
     (early, early_grad), (late, late_grad) = found
@@ -47,12 +48,10 @@ def test_both_orders_give_the_same_rows_and_gradients(adjacency, steps, middle) 
 
 
 def test_few_numbers_are_propagated_late_and_many_early() -> None:
-    few = propagated(sampled(), KProp(adjacency=RING, steps=2))
+    few = propagated(sampled(), k_prop(RING, 2))
     assert isinstance(few, LazyInputs)
-    assert isinstance(propagated(sampled(), KProp(adjacency=RING, steps=50)), DenseInputs)
-    assert isinstance(
-        propagated(FeatureEstimates(sampled().dense()), KProp(adjacency=RING, steps=1)), DenseInputs
-    )
+    assert isinstance(propagated(sampled(), k_prop(RING, 50)), torch.Tensor)
+    assert isinstance(propagated(FeatureEstimates(sampled().dense()), k_prop(RING, 1)), torch.Tensor)
 
 
 def test_estimates_are_deviations_from_the_middle() -> None:

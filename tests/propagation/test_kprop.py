@@ -8,7 +8,7 @@ from scipy import sparse
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, GraphError
 from graphveil.nn.layers import multiply
-from graphveil.nn.message_passing import ComposedPropagation, KProp, SparseMap
+from graphveil.nn.message_passing import ComposedPropagation, SparseMap, k_prop
 
 # local_and_topology.md, 15.7: edges 0-1, 0-3, 1-3, 2-3.
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
@@ -28,7 +28,7 @@ ONE_WAY = Adjacency.from_edges([0, 0, 1], [1, 2, 2], num_nodes=3, directed=True)
     ],
 )
 def test_the_golden_values(aggregator, steps, expected) -> None:
-    found = KProp(adjacency=SLIDE, steps=steps, aggregator=aggregator).apply(FIRST)
+    found = k_prop(SLIDE, steps, aggregator=aggregator).apply(FIRST)
     assert found.flatten().tolist() == pytest.approx(expected, abs=1e-7)
 
 
@@ -37,7 +37,7 @@ def test_the_golden_values(aggregator, steps, expected) -> None:
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("isolated", ["zero", "keep"])
 def test_it_is_a_power_of_its_matrix_and_so_is_the_transpose(adjacency, aggregator, loops, isolated) -> None:
-    kprop = KProp(adjacency=adjacency, steps=3, aggregator=aggregator, self_loops=loops, isolated=isolated)
+    kprop = k_prop(adjacency, 3, aggregator=aggregator, self_loops=loops, isolated=isolated)
     count = adjacency.num_nodes
     source, target = adjacency.edge_index().numpy()
     dense = np.zeros((count, count))
@@ -55,13 +55,13 @@ def test_it_is_a_power_of_its_matrix_and_so_is_the_transpose(adjacency, aggregat
 
 def test_means_of_constant_rows_are_constant_but_for_the_isolated() -> None:
     ones = torch.ones(3, 1)
-    assert KProp(adjacency=LONELY, steps=5, aggregator="mean").apply(ones).flatten().tolist() == [1, 1, 0]
-    kept = KProp(adjacency=LONELY, steps=5, aggregator="mean", isolated="keep")
+    assert k_prop(LONELY, 5, aggregator="mean").apply(ones).flatten().tolist() == [1, 1, 0]
+    kept = k_prop(LONELY, 5, aggregator="mean", isolated="keep")
     assert kept.apply(ones).flatten().tolist() == [1, 1, 1]
 
 
 def test_loops_come_before_the_normalization() -> None:
-    looped = KProp(adjacency=LONELY, steps=1, aggregator="mean", self_loops=True)
+    looped = k_prop(LONELY, 1, aggregator="mean", self_loops=True)
     assert looped.apply(torch.tensor([[1.0], [0.0], [5.0]])).flatten().tolist() == [0.5, 0.5, 5.0]
 
 
@@ -74,13 +74,11 @@ def test_weights_of_edges_are_not_read() -> None:
         weight=[1.0, 2.0, 3.0, 4.0],
         max_weight=4.0,
     )
-    assert torch.equal(
-        KProp(adjacency=weighted, steps=2).apply(FIRST), KProp(adjacency=SLIDE, steps=2).apply(FIRST)
-    )
+    assert torch.equal(k_prop(weighted, 2).apply(FIRST), k_prop(SLIDE, 2).apply(FIRST))
 
 
 def test_gradients_flow_back_through_the_transpose() -> None:
-    kprop = KProp(adjacency=ONE_WAY, steps=2, aggregator="mean")
+    kprop = k_prop(ONE_WAY, 2, aggregator="mean")
     rows = torch.rand(3, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     (multiply(kprop, rows) * weight).sum().backward()
@@ -95,7 +93,7 @@ def test_a_chain_applies_its_first_part_first() -> None:
         for _ in range(2)
     )
     rows = torch.from_numpy(rng.random((4, 3), dtype=np.float32))
-    chain = ComposedPropagation((first, second))
+    chain = ComposedPropagation(4, (first, second))
     both = second.matrix().toarray() @ first.matrix().toarray()
     assert np.allclose(chain.apply(rows), both @ rows.numpy(), atol=1e-6)
     assert np.allclose(chain.transposed(rows), both.T @ rows.numpy(), atol=1e-6)
@@ -103,8 +101,8 @@ def test_a_chain_applies_its_first_part_first() -> None:
 
 
 def test_work_counts_products() -> None:
-    assert KProp(adjacency=SLIDE, steps=3).work == 3 * 8
-    assert KProp(adjacency=SLIDE, steps=0).work == 0
+    assert k_prop(SLIDE, 3).work == 3 * 8
+    assert k_prop(SLIDE, 0).work == 0
 
 
 @pytest.mark.parametrize(
@@ -117,11 +115,11 @@ def test_work_counts_products() -> None:
 )
 def test_wrong_parameters_are_rejected(wrong, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        KProp(**{"adjacency": SLIDE, "steps": 1, **wrong})
+        k_prop(**{"adjacency": SLIDE, "steps": 1, **wrong})
 
 
 def test_rows_are_one_a_node() -> None:
     with pytest.raises(GraphError, match="3 rows for 4 nodes"):
-        KProp(adjacency=SLIDE, steps=0).apply(torch.ones(3, 1))
+        k_prop(SLIDE, 0).apply(torch.ones(3, 1))
     with pytest.raises(GraphError, match="square"):
         SparseMap.from_scipy(sparse.csr_array(np.ones((2, 3))))

@@ -9,7 +9,7 @@ import torch
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.posterior_mixture import EpochScore, NoisyLabels
 from graphveil.mechanisms import LabelRR
-from graphveil.nn.message_passing import KProp
+from graphveil.nn.message_passing import k_prop
 
 # Two triangles with a bridge 2-3; node 6 has no edge.
 EDGES = Adjacency.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], num_nodes=7, directed=False)
@@ -26,7 +26,7 @@ def noisy(steps: int = 0, *, correct: bool = True) -> NoisyLabels:
         val=VAL,
         keep=LAW.keep,
         transition=torch.from_numpy(LAW.transition).float() if correct else None,
-        smoothing=KProp(adjacency=EDGES, steps=steps) if steps else None,
+        smoothing=k_prop(EDGES, steps) if steps else None,
     )
 
 
@@ -53,7 +53,7 @@ def test_the_loss_without_smoothing_is_that_of_the_report(correct) -> None:
 def test_the_loss_with_steps_is_that_of_the_propagated_softmax() -> None:
     logits = torch.linspace(-2, 2, 14).reshape(7, 2)
     case = noisy(steps=2)
-    smooth = KProp(adjacency=EDGES, steps=2).apply(logits.softmax(dim=1) @ case.transition)
+    smooth = k_prop(EDGES, 2).apply(logits.softmax(dim=1) @ case.transition)
     expected = -smooth.log_softmax(dim=1)[TRAIN].gather(1, case.targets()[:, None]).mean()
     assert float(case.loss(logits, case.targets())) == pytest.approx(float(expected), rel=1e-5)
 

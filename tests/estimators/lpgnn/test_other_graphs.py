@@ -13,7 +13,7 @@ from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference import ASSERTED_NODES
 from graphveil.local.local_method import CachedReports
 from graphveil.local.reports import RandomizedRecords
-from graphveil.nn.message_passing import KProp
+from graphveil.nn.message_passing import k_prop
 
 BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
 LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}
@@ -86,7 +86,7 @@ class TestAnotherGraph:
         records = stored(model, other)
         assert (records.labels == -1).all()
         hidden = other.replace(x=torch.zeros(20, DIM))
-        hops = KProp(adjacency=hidden.adjacency, steps=2)
+        hops = k_prop(hidden.adjacency, 2)
         assert torch.equal(proba, model.fitted.trained.proba(hidden, records.features, hops))
         assert not torch.allclose(records.features.dense(), other.x)
 
