@@ -211,8 +211,6 @@ def edge_cases() -> Iterator[Case]:
     yield Case("gap-paper", "undirected-edge", QUICK, other=True, supports_growing_graphs=True)
     yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, supports_growing_graphs=True)
     yield Case("gap-paper", "directed-edge", QUICK, other=True)
-    for combine in ("sum", "attention"):
-        yield Case("gap", "undirected-edge", QUICK | {"combine": combine, "hops": 1})
     yield Case("gap", "undirected-edge", QUICK | {"use_encoder": False})
     yield Case("gap", "undirected-edge", QUICK | {"encoder_layers": 1, "base_layers": 2, "head_layers": 2})
     yield Case("gap", "undirected-edge", QUICK | {"batch_norm": True, "dropout": 0.2, "batch_size": 40})
@@ -232,8 +230,6 @@ def weighted_gap() -> Iterator[Case]:
             other=True,
             supports_growing_graphs=True,
         )
-    for weight in ("sigmoid_cos", "relu_cos"):
-        yield Case("gap", "undirected-edge", QUICK | {"weights": weight, "weight_rows": "previous"})
     yield Case("gap-paper", "undirected-edge", QUICK | {"weights": "sigmoid_cos"}, other=True)
     yield Case("gap", "none", QUICK | {"weights": "sigmoid_cos"}, other=True)
     yield Case(
@@ -251,7 +247,6 @@ def weighted_gap() -> Iterator[Case]:
     for unit, on in (("undirected-edge", "undirected"), ("directed-edge", "directed")):
         yield Case("gap", unit, learned, on, other=True, supports_growing_graphs=True)
     yield Case("gap-paper", "undirected-edge", learned | {"epsilon": 12.0})
-    yield Case("gap", "undirected-edge", learned | {"attention_multiplier": 5.0, "hops": 1})
 
 
 def record_cases() -> Iterator[Case]:
@@ -262,7 +257,6 @@ def record_cases() -> Iterator[Case]:
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})
         yield Case("gap", unit, STEPS | bound | {"selection": "private"})
         yield Case("gap", unit, STEPS | bound | {"use_encoder": False, "hops": 1})
-        yield Case("gap", unit, STEPS | bound | {"sgd_multiplier": 40.0, "clip": 0.5}, graph="sparse")
         own = {} if unit == "node-record" else bound
         yield Case("mlp", unit, STEPS | own | {"selection": "private", "private_metrics": True}, other=True)
         yield Case("mlp-paper", unit, STEPS | own)
@@ -294,8 +288,6 @@ def edge_codes() -> Iterator[Case]:
         yield Case(
             "classcode", "undirected-edge", {"weights": weight}, on, other=True, supports_growing_graphs=True
         )
-    previous = {"weights": "relu_cos", "weight_rows": "previous", "few_labels": True}
-    yield Case("classcode", "undirected-edge", previous)
     yield Case("classcode", "directed-edge", {"weights": "sigmoid_cos"}, "directed", other=True)
 
 

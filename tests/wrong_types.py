@@ -476,7 +476,6 @@ def sweep_call(out: Path) -> Call:
     arguments |= {
         "delta": 1e-7,
         "private_metrics": False,
-        "combine": "concat",
         "on_plan": stop,
         "out": out / "sweep",
     }

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from graphveil._util import checks
 from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.weights import Similarity
@@ -18,8 +17,6 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.release.weights import DotWeight, parse_weight
-
-ROWS = ("input", "previous")
 
 
 class PublicNetworkWeight(DotWeight):
@@ -68,16 +65,14 @@ class EdgeTraining(Protocol):
 
 @dataclass(frozen=True)
 class EdgeWeighting:
-    """An edge weight and the source of its inputs. Inputs are public; no edge is read."""
+    """An edge weight. Its inputs are public; no edge is read."""
 
     similarity: Similarity
-    rows: str
 
     @classmethod
     def from_config(
-        cls, weights: str, rows: str, *, encoder: bool, records: bool, trained_on_edges: bool = False
+        cls, weights: str, *, encoder: bool, records: bool, trained_on_edges: bool = False
     ) -> "EdgeWeighting | None":
-        checks.one_of(ROWS, weight_rows=rows)
         similarity = parse_weight(weights)
         if similarity is None:
             return None
@@ -96,12 +91,7 @@ class EdgeWeighting:
             raise ConfigError(
                 f"weights={weights!r} needs the encoder's class probabilities. Use use_encoder=True."
             )
-        if rows == "previous" and similarity.reads != "rows":
-            raise ConfigError(
-                f"weights={weights!r} uses {similarity.reads}, which are the same in every hop, so "
-                "weight_rows='previous' has no effect. Use weight_rows='input'."
-            )
-        return cls(similarity, rows)
+        return cls(similarity)
 
     @property
     def learned_from_edges(self) -> bool:
@@ -128,9 +118,7 @@ class EdgeWeighting:
         encoder: nn.Module | None,
         network: nn.Module | None,
         session: Session,
-    ) -> Features | None:
-        if self.rows == "previous":
-            return None
+    ) -> Features:
         if self.similarity.reads == "features":
             return view.x
         if self.similarity.reads == "rows":

@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -45,6 +46,7 @@ class Model(ABC):
     method: ClassVar[str]
     fits: ClassVar[str] = "graph"  # what ``fit`` takes, in words
     rejections: ClassVar[Rejections] = {}  # units without support, by name
+    removed: ClassVar[Mapping[str, Any]] = {}  # former keywords, with the values that they have now
 
     unit: str | None
     epsilon: float | None
@@ -268,9 +270,10 @@ class Model(ABC):
     def _bound_params(self) -> dict[str, Any]:
         """Return the keywords that the noise of private training is bound to.
 
-        ``mode`` is no keyword any more. It stays here, so that a seed gives the results that it gave before.
+        ``mode`` and ``removed`` are no keywords any more. They stay here, so that a seed gives the results
+        that it gave before.
         """
-        return {"mode": "strict", **self.recorded_params()}
+        return {"mode": "strict", **self.removed, **self.recorded_params()}
 
     # -- results -------------------------------------------------------------------------------------------
 

@@ -115,7 +115,11 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
     """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
     # A stored infinity is a text, and stays one where the type of the parameter allows texts.
     hints = parameter_types(cls)
-    parameters = {name: value for name, value in parameters.items() if name in hints or name not in _REMOVED}
+    parameters = {
+        name: value
+        for name, value in parameters.items()
+        if name in hints or not (name in _REMOVED or (name, value) in cls.removed.items())
+    }
     texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
     given = {
         name: math.inf if value == INFINITE and name not in texts else value

@@ -22,7 +22,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its ar
 }
 _TINY = 1e-12  # lower bound of the norm in divisions
 _NARROW = 12  # outputs below which a product is computed transposed
-COMBINATIONS = ("concat", "sum", "attention")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,32 +274,6 @@ class FeedForward(nn.Module):
             if depth < len(self._hidden):
                 h = self._hidden[depth](h)
         return cast(Tensor, h)
-
-
-class Combine(nn.Module):
-    """Combine k vectors per node into one: concatenated, summed, or in a weighted sum with learned weights.
-
-    ``"attention"`` weights vector i by softmax over i of a^T tanh(W h_i + b).
-
-    Shapes: k times (B, width) -> (B, ``outputs``): k width for ``"concat"``, left in blocks, otherwise width.
-    """
-
-    def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
-        super().__init__()
-        self._how = how
-        self.outputs = count * width if how == "concat" else width
-        if how == "attention":
-            self._key = Linear(width, width, generator=generator)
-            self._score = Linear(width, 1, generator=generator)
-
-    def forward(self, parts: Sequence[Tensor]) -> Batch:
-        if self._how == "concat":
-            return tuple(parts)  # for the next affine map: concatenation would take longer than the map
-        stacked = torch.stack(list(parts))
-        if self._how == "sum":
-            return stacked.sum(dim=0)
-        scores = torch.stack([self._score(torch.tanh(self._key(part))) for part in parts])
-        return (scores.softmax(dim=0) * stacked).sum(dim=0)
 
 
 # -- several networks at once --------------------------------------------------------------------------------

@@ -314,5 +314,5 @@ def check_training_cost(training: float, epsilon: float) -> None:
         raise CalibrationError(
             f"Training the attention weights alone uses epsilon {format_upper_bound(training)} of "
             f"{format_upper_bound(epsilon)}, so no budget is left for the aggregation. Use fewer "
-            "attention_steps, a larger attention_multiplier, or a larger epsilon."
+            "attention_steps, or a larger epsilon."
         )

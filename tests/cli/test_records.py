@@ -224,10 +224,6 @@ REJECTED: dict[str, tuple[list[object], str]] = {
     "no epsilon": (["double", *OWNER[:2], *OWNER[-2:]], "--epsilon"),
     "batch norm": (["gap", *OWNER, "--set", "batch_norm=true"], "mixes the records of a batch"),
     "batch above the data": (["mlp", *OWNER[:-2], "--set", "batch_size=5000"], "batch size 5000 is larger"),
-    "no share meets it": (
-        ["gap", *changed(OWNER, "--set", "sgd_multiplier=0.7", "--epsilon", 0.3)],
-        "epsilon 0.3",
-    ),
     "no noise meets it": (
         ["mlp", *changed(OWNER[:-2], "--epsilon", 0.001, "--set", "epochs=10000000")],
         "Use a larger epsilon",

@@ -273,7 +273,7 @@ def test_a_split_column_fixes_the_split(invoke: Invoke, files: Files, mlp: tuple
 
 
 def test_settings_reach_the_constructor(invoke: Invoke, base: tuple[object, ...]) -> None:
-    texts = ("hops=3", "batch_norm=false", "combine=sum", "patience=none")
+    texts = ("hops=3", "batch_norm=false", "activation=tanh", "patience=none")
     settings = [word for text in texts for word in ("--set", text)]
     record = invoke(*base, *settings, "--json").json
     assert (record["hops"], len(record["noise_std"])) == (3, 3)
@@ -345,7 +345,7 @@ BAD_FLAGS = {
     "--set hops=two": "hops is a whole number",
     "--set hops=0": "at least 1",
     "--set hops=1000000000000": "hops=1000000000000 must be at most 100",
-    "--set combine=conct": "did you mean 'concat'",
+    "--set activation=selo": "did you mean 'selu'",
     "--set hops=1 --set hops=2": "given twice",
     "--set epsilon=2": "given twice",
     "--set seed=2": "--seed",

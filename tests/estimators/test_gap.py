@@ -110,15 +110,12 @@ class TestOptions:
     @pytest.mark.parametrize(
         "options",
         [
-            {"combine": "sum"},
-            {"combine": "attention"},
             {"hops": 1, "encoder_layers": 1},
             {"hops": 3, "base_layers": 2, "head_layers": 2},
             {"batch_norm": False, "activation": "tanh"},
             {"dropout": 0.3, "batch_size": 20},
             {"encoder_epochs": 1, "patience": 2},
             {"use_encoder": False},
-            {"use_encoder": False, "combine": "attention"},
         ],
     )
     def test_options_train_and_are_saved(self, graph, make_graph, tmp_path, options):
@@ -146,9 +143,9 @@ class TestOptions:
         with pytest.raises(ConfigError, match=f"{name}=1000000000000 must be at most "):
             GAP(**{**STRICT, name: 10**12})
 
-    def test_rejects_an_unknown_combination(self):
-        with pytest.raises(ConfigError, match=r"combine='conct' is not one of .*; did you mean 'concat'"):
-            GAP(**STRICT, combine="conct")
+    def test_rejects_an_unknown_activation(self):
+        with pytest.raises(ConfigError, match=r"activation='selo' is not one of .*; did you mean 'selu'"):
+            GAP(**STRICT, activation="selo")
 
 
 class TestResume:

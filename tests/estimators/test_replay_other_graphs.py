@@ -26,7 +26,7 @@ CASES = [
     ("gap", {"weights": "attention", "attention_steps": 3}),
     ("classcode", {}),
     ("classcode", {"few_labels": True}),
-    ("classcode", {"few_labels": True, "weights": "half_cos", "weight_rows": "previous"}),
+    ("classcode", {"few_labels": True, "weights": "half_cos"}),
     ("classcode", {"weights": "jaccard"}),
     ("classcode", {"weights": "learned_public"}),
 ]

@@ -55,12 +55,9 @@ def test_gap_as_published_charges_sensitivity_one(make_graph: Callable[..., Any]
     assert not any("one row of norm one" in why for why in plain.guarantee.deviations)
 
 
-def test_weight_rows_select_the_inputs_of_edge_weights(graph: Any, queries: Queries) -> None:
+def test_edge_weights_are_the_same_in_every_hop(graph: Any, queries: Queries) -> None:
     GAP(**STRICT, weights="half_cos", hops=3).fit(graph)
     assert all(torch.equal(keys, queries[0][0]) for _, keys in queries)
-    queries.clear()
-    GAP(**STRICT, weights="half_cos", hops=3, weight_rows="previous").fit(graph)
-    assert [keys for _, keys in queries] == [None] * 3
 
 
 def test_edge_weights_read_features_probabilities_or_learned_vectors(graph: Any, queries: Queries) -> None:
@@ -86,10 +83,7 @@ def test_learned_vectors_are_similar_for_equal_labels(
 
 def test_edge_weights_of_one_do_not_affect_results(make_graph: Callable[..., Any]) -> None:
     options = {**STRICT, "unsafe_noise_seed": 7}
-    first, second = (
-        GAP(**options, **more).fit(make_graph())
-        for more in ({}, {"weights": "one", "weight_rows": "previous"})
-    )
+    first, second = (GAP(**options, **more).fit(make_graph()) for more in ({}, {"weights": "one"}))
     assert torch.equal(first.predict_proba(), second.predict_proba())
 
 
@@ -139,10 +133,7 @@ def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
         ({"weights": "softmax"}, "not a known weight"),
         ({"weights": "attention", "unit": "none", "epsilon": None}, "trained on the edges"),
         ({"weights": "one", "attention_steps": 10}, "attention_steps has an effect only"),
-        ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),
-        ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "class_agree", "use_encoder": False}, "Use use_encoder=True"),
-        ({"weights": "jaccard", "weight_rows": "previous"}, "which are the same"),
         (
             {"weights": "half_cos", "unit": "node-record", "out_degree_bound": 4, "delta": 1e-5},
             "node-level units protect",

@@ -8,8 +8,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphveil.nn.layers import (
-    COMBINATIONS,
-    Combine,
     Dropout,
     FeedForward,
     Hidden,
@@ -116,24 +114,6 @@ def test_input_dropout_is_drawn_for_every_batch():
     x = torch.ones(30, 4)
     assert not torch.equal(network(x), network(x))
     assert torch.equal(network.eval()(x), network(x))
-
-
-@pytest.mark.parametrize("how", COMBINATIONS)
-def test_combined_vectors_have_the_width_of_the_next_layer(how):
-    combine = Combine(how, 3, 4, generator=stream())
-    parts = [torch.randn(7, 4, generator=stream(i)) for i in range(3)]
-    assert Linear(combine.outputs, 2, generator=stream())(combine(parts)).shape == (7, 2)
-
-
-def test_combinations_are_concatenation_sum_and_a_weighted_mean():
-    parts = [torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 5.0]])]
-    assert torch.cat(Combine("concat", 2, 2, generator=stream())(parts), dim=1).tolist() == [[1, 2, 3, 5]]
-    assert Combine("sum", 2, 2, generator=stream())(parts).tolist() == [[4, 7]]
-    attend = Combine("attention", 2, 1, generator=stream())
-    low, high = torch.zeros(5, 1), torch.ones(5, 1)
-    mixed = attend([low, high]).detach()
-    assert bool(((mixed > 0) & (mixed < 1)).all())
-    torch.testing.assert_close(attend([high, high]), high)
 
 
 def test_unit_rows_have_norm_one_and_the_right_gradient():

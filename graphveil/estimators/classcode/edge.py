@@ -259,12 +259,11 @@ class AggregationRounds(ABC):
         self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
 
     @abstractmethod
-    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+    def aggregate(self, log_posteriors: Tensor, generator: torch.Generator) -> None:
         """Send public values along the edges, and store the aggregates.
 
         Args:
             log_posteriors: Posteriors that unlabeled nodes send.
-            seen: Inputs of edge weights, if any: posteriors that do not depend on a node's own label.
             generator: Draws the nodes from which the mean of the weights is estimated.
         """
 
@@ -340,8 +339,8 @@ class CountRounds(AggregationRounds):
         self._count_distribution = torch.empty(0)
         self._clusters = clusters
 
-    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
-        """Count every node as its cluster, its label or its most likely class. ``seen`` is not used."""
+    def aggregate(self, log_posteriors: Tensor, generator: torch.Generator) -> None:
+        """Count every node as its cluster, its label or its most likely class."""
         if self._clusters is not None:
             answer = self._release.answer(NeighborCountData(self._clusters.assign(self._view.x)))
             self.rows.append(answer[:, : len(self._clusters.offsets)])  # the other columns are only noise
@@ -410,22 +409,24 @@ class CodeSumRounds(AggregationRounds):
         release: Release,
         first: int,
         weight_model: EdgeWeightModel | None,
+        public: Tensor,
     ) -> None:
         super().__init__(view, groups, labels, release, first)
         self.hops: Sequence[NeighborSumQuery] = hops
         self._weight_model = weight_model
+        self._keys = None if weight_model is None else weight_model.keys(view.x, public)
         self._codes = simplex_codes(hops[0].dim + 1)
         self._reach = torch.tensor(hops[0].weights.table, dtype=torch.float64)
         self._moments: list[Tensor] = []  # one per round, of its weights
         self._sent: list[Tensor] = []  # one per round: the mean code of each class at each group
 
-    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+    def aggregate(self, log_posteriors: Tensor, generator: torch.Generator) -> None:
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
             codes = safe_unit(codes)  # with few labels an uncertain code still has full norm
         labeled = self._labels >= 0
         codes[labeled] = self._codes[self._labels[labeled]]
-        keys = None if self._weight_model is None else self._weight_model.keys(self._view.x, seen)
+        keys = self._keys
         self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
         classes = self._public_classes(log_posteriors)
         self._sent.append(self._sent_by_class(classes, codes, self._reach))
@@ -472,17 +473,19 @@ def build_rounds(
     groups: Tensor,
     labels: Tensor,
     release: Release,
+    public: Tensor,
     *,
     weight_model: EdgeWeightModel | None = None,
     clusters: FeatureClusters | None = None,
     first: int = 0,
 ) -> AggregationRounds:
+    """Return the rounds of a plan; edge weights read ``public``, which depends on no node's own label."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
         return CountRounds(queries[0], view, groups, labels, release, first, clusters)
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
         raise ReleaseError("a ClassCode plan must consist of count queries followed by hops")
-    return CodeSumRounds(hops, view, groups, labels, release, first, weight_model)
+    return CodeSumRounds(hops, view, groups, labels, release, first, weight_model, public)
 
 
 # -- the decision ------------------------------------------------------------------------------------------
@@ -670,11 +673,6 @@ class EdgeLevelClassCode(Method):
     noise: Noise = "auto"
     self_training: bool | None = None
 
-    @property
-    def reads_previous(self) -> bool:
-        """Whether the edge weights of a second round read the result of the first."""
-        return self.edge_weighting is not None and self.edge_weighting.rows == "previous"
-
     def sizes_of(self, view: Graph) -> PublicSizes:
         return replace(super().sizes_of(view), labeled=labeled_count(view))
 
@@ -737,7 +735,7 @@ class EdgeLevelClassCode(Method):
             queries = queries[1:]
         labels = public_labels(view, groups)
         rounds = build_rounds(
-            queries, view, groups, labels, release, weight_model=weight_model, clusters=clusters
+            queries, view, groups, labels, release, public.log, weight_model=weight_model, clusters=clusters
         )
         self_training = self.self_training
         if self_training is None:
@@ -745,10 +743,8 @@ class EdgeLevelClassCode(Method):
         prior = public
         decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any aggregate
         for number, _ in enumerate(rounds.hops, start=1):
-            # Neither of the two inputs of edge weights depends on a node's own label.
-            seen = decision.likely if self.reads_previous else public.log
             with session.stage("aggregate"):
-                rounds.aggregate(decision.log, seen, session.streams.torch(f"weighed-pairs-{number}"))
+                rounds.aggregate(decision.log, session.streams.torch(f"weighed-pairs-{number}"))
             if isinstance(rounds, CountRounds):
                 affinity = rounds.affinity()
             if affinity is None:
@@ -906,27 +902,27 @@ class TrainedEdgeLevelClassCode(TrainedModel):
         # they were labeled.
         groups[:first] = TRAIN
         release = session.open(view, groups, first=first)
+        prior = self.prior(view)
         rounds = build_rounds(
             session.plan.queries,
             view,
             groups,
             labels,
             release,
+            prior,
             weight_model=self.weight_model,
             clusters=self.clusters,
             first=first,
         )
-        prior = self.prior(view)
         old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
-        new, seen = prior[first:], prior
+        new = prior[first:]
         for number, _ in enumerate(rounds.hops, start=1):
             generator = session.streams.torch(f"weighed-pairs-{number}")
-            rounds.aggregate(torch.cat([old, new]), seen, generator)
+            rounds.aggregate(torch.cat([old, new]), generator)
             rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
             fitted = fit_length(rows, signal, self.shape, prior[first:])
             likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
             new = (prior[first:] + self.shape.temperature * likelihood).log_softmax(dim=1)
-            seen = torch.cat([old, new]) if self.method.reads_previous else prior
         release.close()
         proba = new.exp().to(torch.float32)
         if kept is not None:

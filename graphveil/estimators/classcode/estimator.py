@@ -1,8 +1,8 @@
 """ClassCode: noisy counts of neighbors by class, with weights that depend on which predictions are needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from graphveil._util import checks
 from graphveil.core.queries.weights import GivenWeight
@@ -31,7 +31,7 @@ _OTHER_OPTIONS = {  # of a level: which unit they need, and their names
         ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise"),
     ),
 }
-_OPTIONS_OF_SUMS = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
+_OPTIONS_OF_SUMS = ("few_labels", "count_share", "target_to_labeled_weight", "weights")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -76,8 +76,6 @@ class ClassCode(Estimator):
             ``graphveil.release.weights.parse_weight`` accepts. They read features or (except
             ``"jaccard"``) posteriors from features. Weights by cosine read posteriors as codes, others as
             probabilities. The noise grows with the largest edge weight.
-        weight_rows: Posteriors that weights by cosine read: ``"input"`` for those from features, or
-            ``"previous"`` for those of the previous round, if there are two.
         read_own_edges: Units ``node-record`` and ``node``: also predict a node from the aggregates of its
             neighbors. This helps most at small epsilon. The prediction then depends on the node's own list
             of edges. None for True under ``node``, and for False under ``node-record``.
@@ -117,6 +115,7 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
+    removed: ClassVar[Mapping[str, Any]] = {"weight_rows": "input"}
     rejections: ClassVar[Rejections] = {
         **EXACT_RECORDS,
         **MIXED_EDGES,
@@ -134,7 +133,6 @@ class ClassCode(Estimator):
     target_to_labeled_weight: float = 0.3
     self_training: bool | None = None
     weights: str = "one"
-    weight_rows: str = "input"
     read_own_edges: bool | None = None
     targets: Literal["unlabeled", "test"] | tuple[int | str, ...] | None = None
     unlabeled_send: bool = True
@@ -198,9 +196,7 @@ class ClassCode(Estimator):
         return methods[self.protected_unit.level]()
 
     def _on_edges(self) -> EdgeLevelClassCode:
-        edge_weighting = EdgeWeighting.from_config(
-            self.weights, self.weight_rows, encoder=True, records=False
-        )
+        edge_weighting = EdgeWeighting.from_config(self.weights, encoder=True, records=False)
         if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
                 "weights='given' uses edge weights, but classcode counts edges and ignores their "
@@ -212,7 +208,7 @@ class ClassCode(Estimator):
         )
 
     def _on_records(self) -> NodeLevelClassCode | ProjectedClassCode:
-        EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=True, records=True)
+        EdgeWeighting.from_config(self.weights, encoder=True, records=True)
         if isinstance(self.protected_unit, Node):
             return self._method(ProjectedClassCode, reads_own_edges=self.read_own_edges is not False)
         return self._method(

@@ -1,8 +1,8 @@
 """GAP: aggregate encoded features over noisy hops once, then train a classifier on the noisy aggregates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphveil._util import checks
 from graphveil.core.unit import Level
@@ -10,12 +10,11 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapConfig, NodeLevelGap
+from graphveil.estimators.gap.method import EdgeLevelGap, GapConfig, NodeLevelGap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.requirements import EXACT_RECORDS, MIXED_EDGES, Rejections
-from graphveil.nn.layers import COMBINATIONS
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,20 +48,15 @@ class GAP(NetworkKeywords, Estimator):
             under node-level units 1, since more parameters need more noise.
         base_layers: Layers applied to the aggregates of each hop.
         head_layers: Layers after the hops are combined, including the output layer.
-        combine: ``"concat"``, ``"sum"`` or ``"attention"``; under node-level units only ``"concat"``.
         encoder_epochs: Training epochs of the encoder; None means ``epochs``.
         use_encoder: False aggregates the raw features instead (the paper's ablation).
         encoder_share: Node-level units: share of mu^2 for the encoder.
         classifier_share: Node-level units: share of mu^2 for the classifier. The hops have the rest.
-        sgd_multiplier: Noise multiplier of both trainings instead of shares. The hops have the remaining
-            budget.
         weights: Edge-level units: edge weights, computed from public or released vectors of both ends:
             ``"one"``, ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that
             ``graphveil.release.weights.parse_weight`` accepts. The sensitivity is multiplied by the
             largest possible edge weight.
         attention_steps: Noisy training steps of ``weights="attention"``. None for 100.
-        attention_multiplier: Noise multiplier of these steps. None for one that uses about a tenth of mu^2.
-        weight_rows: Vectors that weights by cosine read: ``"input"``, or those of the ``"previous"`` hop.
         encoder: Edge-level units: custom module, built as ``encoder(features, hidden)``, which maps dense
             inputs (B, features) to (B, hidden). Replaces ``encoder_layers``.
         head: Edge-level units: custom module, built as ``head((hops + 1) * hidden, classes)``, which reads
@@ -108,21 +102,21 @@ class GAP(NetworkKeywords, Estimator):
     predicts_numbers: ClassVar[bool] = True
     rejections: ClassVar[Rejections] = EXACT_RECORDS | MIXED_EDGES
     needs_out_degree_bound: ClassVar[bool] = True
+    removed: ClassVar[Mapping[str, Any]] = {
+        **{"attention_multiplier": None, "combine": "concat", "sgd_multiplier": None},
+        "weight_rows": "input",
+    }
 
     hops: int = 2
     encoder_layers: int | None = None
     base_layers: int = 1
     head_layers: int = 1
-    combine: str = "concat"
     encoder_epochs: int | None = None
     use_encoder: bool = True
     encoder_share: float = 0.2
     classifier_share: float = 0.1
-    sgd_multiplier: float | None = None
     weights: str = "one"
-    weight_rows: str = "input"
     attention_steps: int | None = None
-    attention_multiplier: float | None = None
     encoder: Factory | str | None = None
     head: Factory | str | None = None
 
@@ -143,23 +137,14 @@ class GAP(NetworkKeywords, Estimator):
         return methods[self.protected_unit.level]()
 
     def _on_edges(self) -> EdgeLevelGap:
-        if self.sgd_multiplier is not None:
-            raise ConfigError(
-                f"sgd_multiplier applies to node-level units only. Under unit {self.unit!r} training "
-                "does not spend budget. Omit it."
-            )
         weighting = EdgeWeighting.from_config(
             self.weights,
-            self.weight_rows,
             encoder=self.use_encoder,
             records=False,
             trained_on_edges=self.privacy_config.protects,
         )
-        return self._method(
-            EdgeLevelGap,
-            gap=self._gap(2, HopTransform(), weighting),
-            attention=self._attention(weighting),
-        )
+        self._check_attention(weighting is not None and weighting.learned_from_edges)
+        return self._method(EdgeLevelGap, gap=self._gap(2, HopTransform(), weighting))
 
     def _on_records(self) -> NodeLevelGap:
         for name, module in (("encoder", self.encoder), ("head", self.head)):
@@ -169,18 +154,12 @@ class GAP(NetworkKeywords, Estimator):
                     f"unit {self.unit!r} protects. Use an edge-level unit, or PrivateGNN, "
                     "which trains custom modules with noise."
                 )
-        if self.combine in COMBINATIONS and self.combine != "concat":
-            raise ConfigError(
-                f"combine={self.combine!r} is not supported under node-level units, which need "
-                "closed-form per-record gradients. Use combine='concat'."
-            )
-        EdgeWeighting.from_config(self.weights, self.weight_rows, encoder=self.use_encoder, records=True)
-        self._attention(None)
+        EdgeWeighting.from_config(self.weights, encoder=self.use_encoder, records=True)
+        self._check_attention(False)
         return self._method(
             NodeLevelGap,
             gap=self._gap(1, RecordTransform(), None),
             shares=(self.encoder_share, self.classifier_share),
-            multiplier=self.sgd_multiplier,
         )
 
     def _gap(self, usual_depth: int, transform: HopTransform, weighting: EdgeWeighting | None) -> GapConfig:
@@ -188,7 +167,6 @@ class GAP(NetworkKeywords, Estimator):
         depth = usual_depth if self.encoder_layers is None else self.encoder_layers
         checks.depth(hops=self.hops, encoder_layers=depth)
         checks.depth(base_layers=self.base_layers, head_layers=self.head_layers)
-        checks.one_of(COMBINATIONS, combine=self.combine)
         epochs = training_config.epochs if self.encoder_epochs is None else self.encoder_epochs
         checks.integer_at_least(1, encoder_epochs=epochs)
         shape = GapArchitecture(
@@ -197,7 +175,6 @@ class GAP(NetworkKeywords, Estimator):
             encoder_layers=depth if self.use_encoder else 0,
             base_layers=self.base_layers,
             head_layers=self.head_layers,
-            combine=self.combine,
             layers=training_config.layers,
             custom_encoder=self.encoder,
             custom_head=self.head,
@@ -224,20 +201,13 @@ class GAP(NetworkKeywords, Estimator):
         checks.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
         both = self.encoder_share + self.classifier_share
         checks.within(0, 0.99, **{"encoder_share + classifier_share": both})
-        if self.sgd_multiplier is not None:
-            checks.positive(sgd_multiplier=self.sgd_multiplier)
 
-    def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
-        attends = edge_weighting is not None and edge_weighting.learned_from_edges
-        given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
-        for name, value in given.items():
-            if value is not None and not attends:
-                raise ConfigError(
-                    f"{name} has an effect only with weights='attention', but weights={self.weights!r}. Omit "
-                    f"{name}."
-                )
-        if self.attention_steps is not None:
-            checks.integer_at_least(1, attention_steps=self.attention_steps)
-        if self.attention_multiplier is not None:
-            checks.positive(attention_multiplier=self.attention_multiplier)
-        return AttentionSettings(self.attention_steps, self.attention_multiplier) if attends else None
+    def _check_attention(self, attends: bool) -> None:
+        if self.attention_steps is None:
+            return
+        if not attends:
+            raise ConfigError(
+                f"attention_steps has an effect only with weights='attention', but weights={self.weights!r}. "
+                "Omit attention_steps."
+            )
+        checks.integer_at_least(1, attention_steps=self.attention_steps)

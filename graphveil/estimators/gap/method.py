@@ -225,14 +225,6 @@ class TrainedGap(TrainedModel):
         )
 
 
-@dataclass(frozen=True)
-class AttentionSettings:
-    """Settings of attention learned from edges: noisy steps and noise multiplier; None for defaults."""
-
-    steps: int | None
-    multiplier: float | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class EdgeLevelGap(Method):
     """GAP with public features and labels: K equal hops in one release, networks trained without privacy."""
@@ -243,7 +235,12 @@ class EdgeLevelGap(Method):
     trains_on_sample: ClassVar[bool] = True
 
     gap: GapConfig
-    attention: AttentionSettings | None = None
+    attention_steps: int | None = None
+
+    @property
+    def attends(self) -> bool:
+        """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
+        return self.gap.edge_weighting is not None and self.gap.edge_weighting.learned_from_edges
 
     def check(self, view: Graph) -> None:
         super().check(view)
@@ -254,7 +251,7 @@ class EdgeLevelGap(Method):
         if not privacy_config.protects:
             return None
         unit, delta = privacy_config.unit, privacy_config.delta_for(sizes.nodes)
-        if self.attention is not None:
+        if self.attends:
             training = self.attention_training(sizes)
             return training.plan(privacy_config.budget, delta, num_nodes=sizes.nodes)
         queries = partial(self.hops, sizes)
@@ -273,15 +270,13 @@ class EdgeLevelGap(Method):
         return weight
 
     def attention_training(self, sizes: PublicSizes) -> EdgeTraining:
-        assert self.attention is not None
         return self._trained_weight.training(
             unit=self.privacy_config.unit,
             dim=self.gap.shape.width(sizes),
             classes=sizes.classes,
             targets=sizes.records,
             hops=self.gap.shape.hops,
-            steps=self.attention.steps,
-            multiplier=self.attention.multiplier,
+            steps=self.attention_steps,
         )
 
     def queried_graph(self, view: Graph, session: Session) -> Graph:
@@ -297,7 +292,7 @@ class EdgeLevelGap(Method):
             if gap.edge_weighting is not None:
                 network = gap.edge_weighting.learned(view, rows, session)
                 aggregation = replace(aggregation, weight_network=network)
-        if self.attention is not None and release is not None:
+        if self.attends and release is not None:
             with session.stage("attention"):
                 learned = self._trained_weight.learn(view, rows, release, session)
                 aggregation = replace(aggregation, attention=learned)
@@ -362,7 +357,6 @@ class NodeLevelGap(Method):
 
     gap: GapConfig
     shares: tuple[float, float]
-    multiplier: float | None
     out_degree_bound: int | None
 
     def check(self, view: Graph) -> None:
@@ -383,7 +377,6 @@ class NodeLevelGap(Method):
             delta=self.privacy_config.delta_for(sizes.nodes),
             trainings=trainings,
             shares=self.shares[-len(trainings) :],
-            multiplier=self.multiplier,
             hops=shape.hops,
             dim=shape.width(sizes),
             out_degree_bound=self.out_degree_bound,

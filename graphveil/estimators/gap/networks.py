@@ -34,7 +34,6 @@ class GapArchitecture:
     encoder_layers: int
     base_layers: int
     head_layers: int
-    combine: str
     layers: dict[str, Any]
     custom_encoder: Factory | str | None = None
     custom_head: Factory | str | None = None
@@ -58,7 +57,7 @@ class GapArchitecture:
         if self.custom_head is not None:
             return CustomHead(self.custom_head, views, self.width(sizes), sizes.classes, generator=generator)
         head = [*self._head_widths, sizes.classes]
-        return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
+        return HopClassifier(views, base, head, generator=generator, **self.layers)
 
     def check_custom_modules(self, sizes: PublicSizes) -> None:
         """Build and run custom modules on a few random records, before anything is charged."""

@@ -163,7 +163,7 @@ class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the hops by the paper's accounting; with weights as for sensitivity one (its Lemma 1)."""
-        if not self.privacy_config.protects or self.attention is not None:
+        if not self.privacy_config.protects or self.attends:
             return super().plan(sizes)
         delta = self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "NeighborSumQuery")
@@ -177,7 +177,7 @@ class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
         return rebuilt(super().attention_training(sizes), PublishedAttention)
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
-        weighted = _ATTENTION if self.attention is not None else (_WEIGHTED,)
+        weighted = _ATTENTION if self.attends else (_WEIGHTED,)
         return (*super().deviations(view), *(weighted if self.gap.edge_weighting is not None else ()))
 
 
