@@ -396,8 +396,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             Reads: no data. Charges: nothing.
         """
         if not self.is_local(self.unit):
-            own = {part.name for part in fields(MLP) if part.init} - {"out_degree_bound"}
-            return MLP(**{name: value for name, value in self.get_params().items() if name in own})
+            return MLP(**{**self._named(MLP), "out_degree_bound": None})
         return self._label_posterior().no_graph_baseline() if self.eps_x == 0 else baseline_of(self)
 
     def _check_config(self) -> None:
@@ -447,8 +446,7 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
         return self._method(PublicChoice, options=options, reason=reason)
 
     def _options(self, *kinds: type[Estimator], **keywords: Any) -> dict[str, Any]:
-        common = {part.name for part in fields(Estimator) if part.init}
-        shared = {name: value for name, value in self.get_params().items() if name in common}
+        shared = self._named(Estimator)
         return {kind.method: kind(**shared, **keywords).config for kind in kinds}
 
     def _by_reports(self) -> LocalMethod:
@@ -459,9 +457,8 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
             "label-posterior (diffusion)": self._label_posterior(prior="diffusion"),
         }
         if self.eps_x != 0:
-            own = {part.name for part in (*fields(FeatureKeywords), *fields(LabelKeywords))}
-            own |= {"unit", "delta", "missing_labels"}
-            shared = {name: value for name, value in self.get_params().items() if name in own}
+            further = {"unit": self.unit, "delta": self.delta, "missing_labels": self.missing_labels}
+            shared = self._named(FeatureKeywords) | self._named(LabelKeywords) | further
             # Without a posterior, which is an option of its own.
             kinds: dict[str, Any] = {name: METHODS[name] for name in ("lpgnn", "simgat")}
             models |= {name: kind(**shared, posterior_steps=0) for name, kind in kinds.items()}

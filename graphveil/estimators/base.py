@@ -167,7 +167,6 @@ class Estimator(Model):
     rejections: ClassVar[Rejections] = EXACT_RECORDS | RECORDS_WITHOUT_NOISE | MIXED_EDGES
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     predicts_numbers: ClassVar[bool] = False  # whether the method supports task="regression"
-    deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
     as_published: ClassVar[bool] = False  # whether a graph is prepared and split as in a paper
     fits: ClassVar[str] = "graph"  # what it needs: a graph, or tables
     reads_tables: ClassVar[bool] = False  # whether it supports units of several tables
@@ -214,12 +213,8 @@ class Estimator(Model):
     # -- configuration -------------------------------------------------------------------------------------
 
     def _build_privacy_config(self) -> PrivacyConfig:
-        return replace(
-            super()._build_privacy_config(),
-            unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
-            private_metrics=self.private_metrics,
-            deviations=self.deviations,
-        )
+        unit = parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)
+        return replace(super()._build_privacy_config(), unit=unit)
 
     def _with_objective(self, method: Method) -> Method:
         objective = Objective.from_keywords(self.metric, self.class_weight, self.positive)

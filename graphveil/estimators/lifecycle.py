@@ -46,6 +46,7 @@ class Model(ABC):
     method: ClassVar[str]
     fits: ClassVar[str] = "graph"  # what ``fit`` takes, in words
     rejections: ClassVar[Rejections] = {}  # units without support, by name
+    deviations: ClassVar[tuple[str, ...]] = ()  # why no guarantee of the method is valid
     removed: ClassVar[Mapping[str, Any]] = {}  # former keywords, with the values that they have now
 
     unit: str | None
@@ -144,14 +145,8 @@ class Model(ABC):
         return False
 
     def _build_privacy_config(self) -> PrivacyConfig:
-        return PrivacyConfig(
-            unit=parse_unit(self.unit, max_degree=1),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            max_units=self.max_units,
-            seed=self.seed,
-            unsafe_noise_seed=self.unsafe_noise_seed,
-        )
+        unit = parse_unit(self.unit, max_degree=1)
+        return PrivacyConfig(**{**self._named(PrivacyConfig), "unit": unit}, deviations=self.deviations)
 
     @property
     def _rejections(self) -> Rejections:
@@ -181,10 +176,13 @@ class Model(ABC):
 
         Fields that are not given are the keywords of the same name.
         """
-        named = {part.name for part in dataclasses.fields(kind)}.intersection(parameter_names(type(self)))
-        keywords = {name: getattr(self, name) for name in named}
         common = {"name": self.method, "privacy_config": self.privacy_config, "head": self._task_head}
-        return kind(**{**keywords, **common, **fields})
+        return kind(**{**self._named(kind), **common, **fields})
+
+    def _named(self, kind: type[Any]) -> dict[str, Any]:
+        """Return the keywords that have the names of fields of a dataclass."""
+        names = {part.name for part in dataclasses.fields(kind)}
+        return {name: value for name, value in self.get_params().items() if name in names}
 
     @property
     def _task_head(self) -> TaskHead:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, get_args
 
 import torch
 
@@ -30,11 +30,10 @@ from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
     TASKS,
-    Task,
     empty_part_message,
 )
 from graphveil.errors import ConfigError, GraphError, GraphveilError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
+from graphveil.estimators.features.scaling import check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import check_members
 from graphveil.training.heads import RegressionHead, TaskHead
@@ -98,25 +97,7 @@ TABLES_ONLY = rejected(
 )
 
 
-class EstimatorConfig(Protocol):
-    """Keywords and properties of an estimator that are checked here."""
-
-    method: ClassVar[str]
-    needs_out_degree_bound: ClassVar[bool]
-    reads_edges: ClassVar[bool]
-    scales_features: ClassVar[bool]
-    predicts_numbers: ClassVar[bool]
-
-    epsilon: float | None
-    out_degree_bound: int | None
-    private_metrics: bool
-    feature_scaling: FeatureScalingMode
-    feature_range: str | None
-    task: Task
-    target_range: tuple[float, float] | None
-
-
-def check_config(model: EstimatorConfig, unit: Unit) -> None:
+def check_config(model: Any, unit: Unit) -> None:
     check_keywords(model, unit)
     check_task(model, unit)
     check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
@@ -151,7 +132,7 @@ _WITHOUT_EFFECT = {
 _EXACT_LABELS = dict.fromkeys(get_args(Level), "labels") | {"local": "test labels"}
 
 
-def check_keywords(model: EstimatorConfig, unit: Unit) -> None:
+def check_keywords(model: Any, unit: Unit) -> None:
     """Reject a parameter without effect under the unit, and require one that the method needs.
 
     A reader would believe that a parameter without effect protects something.
@@ -169,7 +150,7 @@ def check_keywords(model: EstimatorConfig, unit: Unit) -> None:
         )
 
 
-def check_task(model: EstimatorConfig, unit: Unit) -> None:
+def check_task(model: Any, unit: Unit) -> None:
     checks.one_of(TASKS, task=model.task)
     if model.task != REGRESSION:
         if model.target_range is not None:

@@ -284,8 +284,7 @@ class Recommender(PairModel):
     def _build_privacy_config(self) -> PrivacyConfig:
         config = super()._build_privacy_config()
         units = {kind.name: kind(replace_one=self.replace_one) for kind in (NodeRecord, Person)}
-        unit = units.get(config.unit.name, config.unit)
-        return replace(config, unit=unit, private_metrics=self.private_metrics)
+        return replace(config, unit=units.get(config.unit.name, config.unit))
 
     def _check_config(self) -> None:
         super()._check_config()

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -209,14 +209,13 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
         return GcnArchitecture(hidden=self.hidden, depth=self._depth(), style=self._layer_options())
 
     def _feature_keywords(self) -> FeatureKeywords:
-        return FeatureKeywords(**{name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__})
+        return FeatureKeywords(**self._named(FeatureKeywords))
 
 
 # -- features ----
 
 
-@dataclass(frozen=True, eq=False)
-class RandomizedFeatures:
+class RandomizedFeatures(NamedTuple):
     """Result of one collection: network inputs, released state, and clipped values per node (a handle)."""
 
     x: Features

@@ -205,7 +205,7 @@ class NetworkMethod(LocalMethod):
     @classmethod
     def from_estimator(cls, model: LocalEstimator, propagation: KPropConfig) -> Self:
         assert isinstance(model, LpgnnKeywords)
-        given = LpgnnKeywords(**{part.name: getattr(model, part.name) for part in fields(LpgnnKeywords)})
+        given = LpgnnKeywords(**model._named(LpgnnKeywords))
         checks.one_of(tuple(BACKBONES), backbone=given.backbone)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.one_of(SELECT, select=given.select)

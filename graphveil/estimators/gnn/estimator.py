@@ -235,14 +235,7 @@ class PrivateGNN(Estimator):
             )
 
     def _build_method(self) -> OneHopGNN | MultiHopGNN:
-        schedule = PrivateSchedule(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            clip=self.clip,
-            learning_rate=self.learning_rate,
-            decay="cosine",
-            average=_AVERAGED,
-        )
+        schedule = PrivateSchedule(**self._named(PrivateSchedule), decay="cosine", average=_AVERAGED)
         if self.neighborhood == "neighbors":
             return self._method(
                 MultiHopGNN,

@@ -202,10 +202,4 @@ class PrivateModule(Estimator):
         check_factory(self.module)
 
     def _build_method(self) -> NodeLevelModule:
-        schedule = PrivateSchedule(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            clip=self.clip,
-            learning_rate=self.learning_rate,
-        )
-        return self._method(NodeLevelModule, schedule=schedule)
+        return self._method(NodeLevelModule, schedule=PrivateSchedule(**self._named(PrivateSchedule)))
