@@ -433,4 +433,4 @@ def test_a_seeded_fit_has_no_valid_guarantee() -> None:
     fitted = model(unsafe_noise_seed=0).fit(Interactions.from_matrix(drawn()))
     assert fitted.guarantee is not None and not fitted.guarantee.valid
     planned = model().preview(Interactions.from_matrix(drawn())).guarantee
-    assert replace(fitted.guarantee, deviations=(), valid=True) == planned
+    assert replace(fitted.guarantee, deviations=()) == planned
