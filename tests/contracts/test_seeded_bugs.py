@@ -124,7 +124,7 @@ def test_the_runner_distinguishes_caught_bugs_from_others(tmp_path: Path) -> Non
 
 
 def test_a_seeded_bug_is_caught(tmp_path: Path) -> None:
-    ended = run("--only", SAMPLE, "--out", str(tmp_path / "out.csv"))
+    ended = run("--only", SAMPLE, "--workers", "1", "--out", str(tmp_path / "out.csv"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
