@@ -1,6 +1,5 @@
 """What is loaded before workers of tests start, as copies of one process that has nothing but this in it."""
 
-import matplotlib.figure  # noqa: F401  # of reports
 from quick_charts import QuickCharts
 
 import graphveil.estimators.gap.method

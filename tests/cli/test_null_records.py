@@ -5,7 +5,7 @@ a file that is there or not, or a line more would tell about the record, and no 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def outcome(invoke: Invoke, flags: list[str], records: tuple[Record, ...], name:
     return shape(Answer(answer.code, answer.out, answer.err.replace(str(out), "OUT")), out)
 
 
-def compare(invoke: Invoke, flags: list[str], nodes: range) -> None:
+def compare(invoke: Invoke, flags: list[str], nodes: Iterable[int]) -> None:
     """Fail where an outcome differs for data that differ in one record."""
     known = outcome(invoke, flags, RECORDS, "whole")
     for node in nodes:
@@ -112,8 +112,9 @@ def compare(invoke: Invoke, flags: list[str], nodes: range) -> None:
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("case", QUICK)
-def test_no_outcome_depends_on_any_record(invoke: Invoke, case: str) -> None:
-    compare(invoke, QUICK[case], range(COUNT))
+def test_no_outcome_depends_on_a_record_of_any_part(invoke: Invoke, case: str) -> None:
+    """Two trained records, one of each label, and those that validate and test."""
+    compare(invoke, QUICK[case], (0, 1, 6, 7))
 
 
 @pytest.mark.parametrize("case", SHIPPED)

@@ -5,7 +5,18 @@ from pathlib import Path
 import pytest
 from command import Invoke
 
-TABLE = ["reproduce", "gap:table1", "--datasets", "synthetic/tiny", "--runs", "1", "--out", "r"]
+TABLE = [
+    "reproduce",
+    "gap:table1",
+    "--datasets",
+    "synthetic/tiny",
+    "--runs",
+    "1",
+    "--jobs",
+    "1",
+    "--out",
+    "r",
+]
 
 
 def test_the_list_states_data_and_minutes(invoke: Invoke) -> None:

@@ -103,7 +103,7 @@ def flags_of(method: str, unit: str) -> Flags:
     parameters = {each.name for each in fields(METHODS[method])}
     found = ["train", method, "--unit", name, *OF_UNITS[unit]]
     if "module" in parameters:
-        found += ["--module", "own.py:Own"]
+        found += ["--module", "own.py:Own", "--set", "epochs=2"]
         if "neighborhood" in parameters and name == "node-bounded-degree":
             found += ["--set", "neighborhood=neighbors"]
     if "perturb" in parameters and name.endswith(("-edge", "-subset")):
