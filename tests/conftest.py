@@ -59,6 +59,7 @@ def pytest_collection_finish() -> None:
     SECRETS.install()
     CHARTS.install()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # by default a twentieth of the time of all tests
     gc.enable()
 
 
@@ -106,6 +107,34 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
     return root
+
+
+@pytest.fixture
+def fewer_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Release a part of the canaries that audits insert: bounds are then a few percent lower."""
+    fewer = {"_RECORDS": 1 << 10, "_RELEASES": 32, "_SCORES": 1 << 12, "_FAMILIES": 40, "_COUNTED": 1 << 14}
+    for name, number in fewer.items():
+        monkeypatch.setattr(f"graphveil.audit.query_canaries.{name}", number)
+
+
+@pytest.fixture
+def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train little in ClassCode."""
+    from tests.estimators.conftest import with_little_training
+
+    with_little_training(monkeypatch)
+
+
+@pytest.fixture
+def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train networks on LDP reports for a few epochs."""
+    from graphveil.local import lpgnn
+
+    def schedule(epochs: int, **given: Any) -> Any:
+        return shipped(epochs=min(epochs, 5), **given)
+
+    shipped = lpgnn.TrainingSchedule
+    monkeypatch.setattr(lpgnn, "TrainingSchedule", schedule)
 
 
 @pytest.fixture

@@ -51,14 +51,14 @@ def pages() -> Iterator[Prose]:
 def sources() -> Iterator[Prose]:
     """Yield the docstrings and the string literals of the package."""
     for path in sorted((ROOT / "graphveil").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         documented = (
             node
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         )
         docstrings = {id(node.body[0].value) for node in documented if ast.get_docstring(node) is not None}  # type: ignore[attr-defined]
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 parts = (part.value for part in node.values if isinstance(part, ast.Constant))
                 yield _prose(path, "string", " {} ".join(map(str, parts)))

@@ -28,6 +28,8 @@ from graphveil.data import Graph, split
 from graphveil.errors import GraphError
 from graphveil.estimators.base import Estimator
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 METHODS = [("gap", "undirected-edge"), ("classcode", "undirected-edge"), ("mlp", "undirected-edge")]
 METHODS += [("mlp", "node-record")]
 ALLOWED = 6 << 30

@@ -72,6 +72,7 @@ from graphveil.mechanisms import (
 from graphveil.papers.attention import Attention
 from graphveil.papers.weights import SigmoidCos
 
+pytestmark = pytest.mark.usefixtures("fewer_canaries")
 DELTA = 1e-5
 EDGE, OWNER, SUBSET = UndirectedEdge(), NodeRecord(), EdgeSubset()
 COUNTED = (  # not summed
@@ -201,13 +202,6 @@ PLANS = {
         DirectedEdge(), (ListProductQuery(columns=6, sigma=0.4, out_degree_bound=3),), DELTA
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def fewer_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Release a quarter of the canaries or less: bounds are then a few percent lower."""
-    for name, number in {"_RECORDS": 1024, "_RELEASES": 32, "_SCORES": 4096, "_FAMILIES": 40}.items():
-        monkeypatch.setattr(query_canaries, name, number)
 
 
 @pytest.mark.parametrize("name", PLANS)

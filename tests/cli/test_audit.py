@@ -11,6 +11,8 @@ from drawn import draw_otherwise
 from cli.conftest import Prepare, inside
 from graphveil.core.noise.discrete_gaussian import DiscreteGaussian
 
+pytestmark = pytest.mark.usefixtures("fewer_canaries")
+
 
 def trained(invoke: Invoke, files: Files, out: Path, *flags: object) -> Path:
     done = invoke("train", *flags, *files.flags, "--no-baseline", "--out", out)

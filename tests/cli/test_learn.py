@@ -10,6 +10,8 @@ import graphveil as gv
 from graphveil.mechanisms import LabelRR
 from graphveil.publish.results import SAME_REPORTS
 
+pytestmark = pytest.mark.usefixtures("quick_networks")
+
 FEATURES = "--eps-x 6 --columns age,height --low -10 --high 10,20"
 LABEL = "--eps-y 2 --classes t0,t1,t2"
 QUICK = ["--set", "epochs=3", "--set", "x_steps=2"]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil.audit import query_canaries
 from graphveil.links.link_predictor import LinkPredictor
 
 Invoke = Callable[..., Any]
@@ -240,10 +239,8 @@ def test_predictions_need_pairs_or_a_number_of_candidates(folder: Path, invoke: 
     assert invoke("predict", "nowhere", "--top-k", "2").code == 2
 
 
-def test_an_audit_certifies_most_of_the_claim_and_no_more(
-    folder: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(query_canaries, "_RELEASES", 1 << 4)  # fewer of pair sums, a small part of the claim
+@pytest.mark.usefixtures("fewer_canaries")
+def test_an_audit_certifies_most_of_the_claim_and_no_more(folder: Path, invoke: Invoke) -> None:
     flags = (*LINKS[:-3], "1", *LINKS[-2:])
     assert invoke("train", *flags, "--out", "run").code == 0
     audited = invoke("audit", "run", "--pairs", "20", "--json")

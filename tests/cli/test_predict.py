@@ -8,6 +8,8 @@ from command import NODES, PRIVATE, QUICK, Files, Invoke, edit, other_of, read, 
 import graphveil as gv
 from graphveil.estimators.gap.method import TrainedGap
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 
 def test_stored_predictions_are_not_charged_and_constant(invoke: Invoke, trained: Path) -> None:
     before = recorded()

@@ -10,6 +10,8 @@ from command import CLASSES, Files, Invoke, read, recorded, write
 
 import graphveil as gv
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 OWNER = ["--unit", "node-record", "--epsilon", "4", "--delta", "1e-5"]
 LOCAL = ["--unit", "local-attributes", "--set", "eps_x=2", "--set", "eps_y=2"]

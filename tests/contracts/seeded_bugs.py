@@ -2120,6 +2120,7 @@ BUGS = [
             )
         ],
         test="tests/estimators/test_replay_records.py::test_a_record_changes_sums_by_at_most_its_cost[gap]",
+        reason="ProtectedDataError",
     ),
     dict(
         name="messages_are_scaled_by_exact_in_degrees",

@@ -1,9 +1,9 @@
 """What a run publishes depends on noisy answers and public data only: every method, in every unit.
 
 Each method of ``METHODS``, and each other way to release, is run on two data sets that differ in what its
-unit protects, with default settings. The answers of the first run take the place of those of the second.
-Then all that may be published is the same to the last byte: the release folder, what commands print, and
-predictions of other nodes. A method that is added is covered without a test of its own.
+unit protects, with default settings and little training. The answers of the first run take the place of
+those of the second. Then all that may be published is the same to the last byte: the release folder, what
+commands print, and predictions of other nodes. A method that is added is covered without a test of its own.
 """
 
 import re
@@ -26,6 +26,8 @@ from graphveil.data.relational import TABLE_UNITS
 from graphveil.local import heterorr, local_method
 from graphveil.perturb import MECHANISMS
 from tests.estimators.relational.drawn import drawn, without_record
+
+pytestmark = pytest.mark.usefixtures("quick_classcode", "quick_networks")
 
 MODULES = """
 import torch

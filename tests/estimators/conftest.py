@@ -79,9 +79,3 @@ def with_little_training(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(edge, "_SMALL_STEPS", 2)
     patch.setattr(edge, "SEEDS", 1)
     patch.setattr("graphveil.papers.weights._STEPS", 3)
-
-
-@pytest.fixture
-def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little training in ClassCode."""
-    with_little_training(monkeypatch)

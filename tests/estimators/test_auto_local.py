@@ -213,6 +213,7 @@ def test_another_graph_reports_to_a_chosen_network(network: Fit) -> None:
     assert model.guarantee_with_predictions.local_budgets == (60.0, 6.0)
 
 
+@pytest.mark.usefixtures("quick_networks")
 def test_an_interrupted_fit_is_resumed_with_the_same_reports(tmp_path: Path) -> None:
     graph, settings = grouped(), {**BOTH, "unsafe_noise_seed": 3}
     whole = AutoClassifier(**settings).fit(grouped())
@@ -229,6 +230,7 @@ def test_the_keywords_follow_from_a_collection_protocol() -> None:
     assert (model.unit, model.eps_x, model.eps_y, model.labels) == ("local-attributes", math.inf, 2.0, "rr")
 
 
+@pytest.mark.usefixtures("quick_networks", "fewer_canaries")
 def test_the_run_of_a_command_states_the_choice(invoke: Invoke, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = "train auto --dataset synthetic/tiny --unit local-attributes --set eps_x=1 --set eps_y=1 --out"

@@ -16,6 +16,8 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.saved import parameter_types
 from tests.estimators.gnn.modules import Mean, Records
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
 
 

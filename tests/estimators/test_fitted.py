@@ -22,6 +22,8 @@ from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 3}
 NODE_RECORD: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}
 LATER = pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from graphveil.estimators.own.private_module import PrivateModule
 from tests.estimators.gnn.modules import Mean
 from tests.estimators.interrupted import InterruptedFit, interrupted_at
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 N = 40
 
 

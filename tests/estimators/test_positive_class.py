@@ -60,6 +60,7 @@ def test_a_named_class_is_positive_everywhere_and_is_saved(tmp_path: Path) -> No
     assert isinstance(loaded, gv.MLP) and loaded.evaluate(graph).positive == "ok"
 
 
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize(("positive", "place"), [(None, 0), ("fraud", 0), ("ok", 1)])
 @pytest.mark.parametrize("method", [gv.MLP, gv.AutoClassifier])
 def test_models_are_selected_by_the_positive_class(

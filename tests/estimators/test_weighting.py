@@ -93,6 +93,7 @@ def test_unit_none_charges_nothing(graph: Any) -> None:
     assert torch.equal(model.predict_proba(), model.predict_proba(graph))
 
 
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize("weights", ["learned_public", "class_agree(0.2)", "exp_cos(0.5)"])
 def test_a_saved_model_predicts_other_graphs(
     make_graph: Callable[..., Any], tmp_path: Path, weights: str
@@ -107,6 +108,7 @@ def test_a_saved_model_predicts_other_graphs(
     assert len(ledger_of(other.edge_set).entries) == 1
 
 
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize("weights", ["learned_public", "posterior_dot"])
 def test_a_resumed_fit_sends_the_same_inputs_of_edge_weights(
     make_graph: Callable[..., Any], tmp_path: Path, weights: str

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from sklearn.metrics import roc_auc_score
 
 import graphveil as gv
-from graphveil.audit import audit_plan, neighbor_test_plan, query_canaries
+from graphveil.audit import audit_plan, neighbor_test_plan
 from graphveil.audit.query_neighbor_tests import zero_noise_plan
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
@@ -118,14 +118,11 @@ def test_plan_keeps_its_cost_on_neighbors() -> None:
     assert not found.broken, str(found)
 
 
+@pytest.mark.usefixtures("fewer_canaries")
 @pytest.mark.parametrize(
     ("unit", "epsilon"), [("undirected-edge", 1.0), ("undirected-edge", 4.0), ("directed-edge", 1.0)]
 )
-def test_canaries_certify_most_of_a_claim_and_no_more(
-    unit: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(query_canaries, "_SCORES", 4096)  # a quarter: bounds are a few percent lower
-    monkeypatch.setattr(query_canaries, "_RELEASES", 32)  # half
+def test_canaries_certify_most_of_a_claim_and_no_more(unit: str, epsilon: float) -> None:
     found = audit_plan(LinkPredictor(unit=unit, epsilon=epsilon, delta=1e-6).plan(), unsafe_noise_seed=1)
     assert found.is_valid and not found.without_canaries
     assert found.share > 0.85

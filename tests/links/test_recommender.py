@@ -197,6 +197,7 @@ def test_the_ledger_can_reject_a_fit_before_anything_is_read(monkeypatch: pytest
         model().fit(table)
 
 
+@pytest.mark.usefixtures("fewer_canaries")
 @pytest.mark.parametrize(("given", "epsilon"), [*((unit, 4.0) for unit in UNITS), (UNITS[0], 1.0)])
 def test_canaries_certify_most_of_a_claim_and_no_more(given: dict[str, Any], epsilon: float) -> None:
     plan = model(**given, epsilon=epsilon).preview(Interactions.from_matrix(drawn())).plan

@@ -30,6 +30,8 @@ from graphveil.data.preparation import create_manifest, lock_folder, write_block
 from graphveil.errors import ConfigError, GraphError
 from release.test_memory_backend import NODES, QUERIES, THREE, answer_of
 
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
 
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
     source, target = graph.adjacency.edge_index().numpy()
