@@ -16,7 +16,7 @@ from graphveil.core.features import to_dense
 from graphveil.data import Graph, read_graph
 from graphveil.data.tables import NULL_VALUES
 from graphveil.data.tables.encoding import Encoding
-from graphveil.data.tables.feature_rules import Category, EncodingOptions
+from graphveil.data.tables.feature_rules import EncodingOptions, parse_category
 from graphveil.data.tables.files import FrameSource
 from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
 from graphveil.errors import ConfigError, GraphError, GraphveilError, TableError
@@ -317,7 +317,7 @@ def test_rejects_invalid_options(options: Any, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["plan", "plan=a|b", "plan=hash:16"])
 def test_categories_are_parsed_as_they_are_written(text: str) -> None:
-    assert str(Category.parse(text)) == text
+    assert str(parse_category(text)) == text
 
 
 SMALL: dict[str, Any] = {"id": [1, 2, 3], "team": ["a", "b", "a"], "x": [1, 2, 3]}

@@ -54,6 +54,12 @@ class ColumnRule:
         own = self.width if self.kind != "category" else self.places or len(self.values or ())
         return own + self.indicator
 
+    def __str__(self) -> str:
+        """Return a rule of categories as an option names it."""
+        if self.places is not None:
+            return f"{self.name}=hash:{self.places}"
+        return self.name if self.values is None else f"{self.name}={'|'.join(self.values)}"
+
     def words(self) -> str:
         """Return what the column becomes, for plans; no value of it."""
         how = {

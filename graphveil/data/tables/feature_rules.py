@@ -67,62 +67,49 @@ def check_spelling(argument: str, value: str, form: str) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Category:
-    """A column of categories: listed values, hash buckets, or the values that occur in the table.
+def category(name: str, values: Sequence[str] | None = None, places: int | None = None) -> ColumnRule:
+    """Return the rule of a column of categories: listed values, hash buckets, or the values that occur.
 
-    >>> Category.parse("plan=free|pro"), str(Category.parse("country=hash:32"))
-    (Category(name='plan', values=('free', 'pro'), places=None), 'country=hash:32')
+    >>> str(category("plan", ["free", "pro"])), str(category("country", places=32))
+    ('plan=free|pro', 'country=hash:32')
     """
-
-    name: str
-    values: tuple[str, ...] | None = None
-    places: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.values is not None:
-            for value in (self.name, *self.values):
-                check_spelling("categories", value, f"{self.name}=a|b|c")
-            object.__setattr__(self, "values", tuple(text(value.strip()) for value in self.values))
-            if not all(self.values) or len(set(self.values)) < len(self.values):
-                raise ConfigError(
-                    f"categories: the list of {self.name!r} has an empty value or names a value twice; write "
-                    f"{self.name}=a|b|c"
-                )
-        if self.places is not None:
-            checks.within(2, MAX_PLACES, places=self.places)
-
-    @classmethod
-    def parse(cls, text: str) -> Category:
-        name, equals, rest = text.partition("=")
-        kind, colon, number = rest.partition(":")
-        if not name or (equals and not rest):
+    if values is not None:
+        for value in (name, *values):
+            check_spelling("categories", value, f"{name}=a|b|c")
+        values = tuple(text(value.strip()) for value in values)
+        if not all(values) or len(set(values)) < len(values):
             raise ConfigError(
-                f"categories {text!r} cannot be read. Write column, column=a|b|c or column=hash:32."
+                f"categories: the list of {name!r} has an empty value or names a value twice; write "
+                f"{name}=a|b|c"
             )
-        if colon and kind == "hash":
-            if not number.isascii() or not number.isdigit():
-                raise ConfigError(
-                    f"categories {text!r} needs a number of hash buckets. Write {name}=hash:32."
-                )
-            return cls(name=name, places=int(number))
-        return cls(name=name, values=tuple(rest.split("|")) if equals else None)
+    if places is not None:
+        checks.within(2, MAX_PLACES, places=places)
+    return ColumnRule(name=name, kind="category", values=values, places=places)
 
-    @classmethod
-    def from_item(cls, name: str, how: Sequence[str] | int | None) -> Category:
-        """Read an item of a mapping: a list of values, a number of hash buckets, or None."""
-        if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
-            raise ConfigError(
-                f"categories[{name!r}] must be a list of values, a number of hash buckets, or None."
-            )
-        if how is None or isinstance(how, int):
-            return cls(name=name, places=how)
-        return cls(name=name, values=tuple(map(str, how)))
 
-    def __str__(self) -> str:
-        if self.places is not None:
-            return f"{self.name}=hash:{self.places}"
-        return self.name if self.values is None else f"{self.name}={'|'.join(self.values)}"
+def parse_category(text: str) -> ColumnRule:
+    name, equals, rest = text.partition("=")
+    kind, colon, number = rest.partition(":")
+    if not name or (equals and not rest):
+        raise ConfigError(
+            f"categories {text!r} cannot be read. Write column, column=a|b|c or column=hash:32."
+        )
+    if colon and kind == "hash":
+        if not number.isascii() or not number.isdigit():
+            raise ConfigError(f"categories {text!r} needs a number of hash buckets. Write {name}=hash:32.")
+        return category(name, places=int(number))
+    return category(name, rest.split("|") if equals else None)
+
+
+def _category_item(name: str, how: Sequence[str] | int | None) -> ColumnRule:
+    """Read an item of a mapping: a list of values, a number of hash buckets, or None."""
+    if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
+        raise ConfigError(
+            f"categories[{name!r}] must be a list of values, a number of hash buckets, or None."
+        )
+    if how is None or isinstance(how, int):
+        return category(name, places=how)
+    return category(name, [*map(str, how)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +127,7 @@ class EncodingOptions:
 
     features: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
-    categories: tuple[Category, ...] = ()
+    categories: tuple[ColumnRule, ...] = ()
     missing: str = ERROR
     unknown_ids: str = ERROR
     null_values: tuple[str, ...] | None = None
@@ -183,9 +170,9 @@ class EncodingOptions:
         given = {name: value for name, value in given.items() if value is not None}
         categories = given.get("categories", ())
         if isinstance(categories, Mapping):
-            given["categories"] = tuple(Category.from_item(*item) for item in categories.items())
+            given["categories"] = tuple(_category_item(*item) for item in categories.items())
         else:
-            given["categories"] = tuple(map(Category.parse, names(categories, "categories")))
+            given["categories"] = tuple(map(parse_category, names(categories, "categories")))
         lists = given.keys() & {"features", "drop", "null_values"}
         return cls(**given | {name: names(given[name], name) for name in lists})
 
@@ -225,7 +212,7 @@ class EncodingOptions:
             self,
             features=None if features is None else tuple(name for name in features if name not in dropped),
             drop=(*self.drop, *more),
-            categories=(*encoded, *(Category(name=name) for name in fixed.get("categories", []))),
+            categories=(*encoded, *map(category, fixed.get("categories", []))),
             **changed,
         )
 
@@ -310,7 +297,7 @@ class FeatureRules:
         self._options, self.private, self._written = options, private, written
         self._given = None if given is None else {rule.name: rule for rule in given}
         categories = options.categories if given is None else [one for one in given if one.kind == "category"]
-        self._categories: dict[str, Category | ColumnRule] = {one.name: one for one in categories}
+        self._categories = {one.name: one for one in categories}
         self.columns: list[str] = []  # that are to be features
 
     def choose(
@@ -359,12 +346,9 @@ class FeatureRules:
             known = self._filled(self._given[name], column)
             known.write(column, np.empty((len(column), known.columns), dtype=np.float32))
             return known
-        category = self._categories.get(name)
-        return (
-            self._category(column, category)
-            if isinstance(category, Category)
-            else self._numeric(column, name)
-        )
+        if name in self._categories:
+            return self._category(column, self._categories[name])
+        return self._numeric(column, name)
 
     def _filled(self, rule: ColumnRule, column: Column) -> ColumnRule:
         """Return a rule of training, with the caller's fill value where training had none."""
@@ -452,7 +436,7 @@ class FeatureRules:
             )
         return FixableError(words, features=name)
 
-    def _category(self, column: Column, category: Category) -> ColumnRule:
+    def _category(self, column: Column, category: ColumnRule) -> ColumnRule:
         import pyarrow as pa
 
         name = category.name
@@ -464,7 +448,7 @@ class FeatureRules:
         if category.values is not None and not self.private:
             _check_listed(column, name, category.values)
         if category.values is not None or category.places is not None:
-            return ColumnRule(name=name, kind="category", values=category.values, places=category.places)
+            return category
         if self.private:
             raise FixableError(
                 f"column {name!r}: the list of categories would be read from all records, but this unit "
@@ -472,7 +456,7 @@ class FeatureRules:
                 f"(--categories {name}=hash:32).",
                 features=name,
             )
-        return ColumnRule(name=name, kind="category", values=_values(column, name), fitted=True)
+        return replace(category, values=_values(column, name), fitted=True)
 
 
 def _check_listed(column: Column, name: str, listed: tuple[str, ...]) -> None:

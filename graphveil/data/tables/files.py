@@ -67,18 +67,24 @@ COMMAS = CsvFormat()
 
 
 def column_names(source: TableSource, wanted: Sequence[str]) -> list[str]:
-    """Return the names of all columns; check that they are unique and include the requested, distinct ones.
+    """Return the names of all columns, which must be unique and include the requested, distinct ones."""
+    names, problems = check_columns(source, wanted)
+    if problems:
+        raise GraphError(problems[0])
+    return names
+
+
+def check_columns(source: TableSource, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of all columns, and what is wrong with them.
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
     check_distinct(wanted)
     names = source.names()
-    for name in wanted:
-        if name not in names:
-            raise GraphError(no_column(source.title, name, names))
-    if (twice := first_duplicate(names)) is not None:
-        raise GraphError(f"{source.title} has more than one column {twice!r}; rename or drop all but one")
-    return names
+    problems = [no_column(source.title, name, names) for name in wanted if name not in names]
+    if not problems and (twice := first_duplicate(names)) is not None:
+        problems = [f"{source.title} has more than one column {twice!r}; rename or drop all but one"]
+    return names, problems
 
 
 def no_column(title: str, name: str, names: Sequence[str]) -> str:

@@ -48,7 +48,6 @@ from graphveil.data.tables.files import (
     FrameSource,
     Table,
     TableSource,
-    check_distinct,
     first_duplicate,
 )
 from graphveil.data.tables.ids import (
@@ -407,15 +406,10 @@ def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
 def _names(
     given: TableSource, wanted: list[str], needed: Sequence[str], found: TableInspection
 ) -> list[str] | None:
-    check_distinct(wanted)
-    names = given.names()
-    missing = [name for name in wanted if name not in names]
-    found.problems += [files.no_column(given.title, name, names) for name in missing]
-    if not missing and (twice := first_duplicate(names)) is not None:
-        # Only once all wanted names are there is it known to be a header, and may be quoted.
-        found.problems.append(f"{given.title} has more than one column {twice!r}; rename or drop all but one")
-        return None
-    return None if {*needed} & {*missing} else names
+    names, problems = files.check_columns(given, wanted)
+    found.problems += problems
+    usable = {*needed} <= {*names} and first_duplicate(names) is None
+    return names if usable else None
 
 
 def _inspect_nodes(
