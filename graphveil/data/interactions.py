@@ -13,7 +13,7 @@ from scipy import sparse
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data.graph import Graph
-from graphveil.data.rows import Rows, check_sizes, pyg_ends, pyg_values, read_rows
+from graphveil.data.rows import Rows, check_sizes, pyg_rows, pyg_values, read_rows
 from graphveil.data.tables.files import COMMAS, Column, CsvFormat, FrameSource, column
 from graphveil.data.tables.ids import KnownIds, References, id_array, id_column, match_ids
 from graphveil.errors import GraphError
@@ -268,19 +268,16 @@ class Interactions:
                 "other edge types, such as the reverse edges."
             )
         target = types[0][2]
-        users, items, sizes = pyg_ends(data, types[0])
-        rated = pyg_values(data[types[0]], len(users))
-        if rated is None and lowest is not None:
-            raise GraphError("min_rating needs ratings, but the relation has none. Set its attribute rating.")
-        if rated is not None and lowest is None and not (rated[1] == 1).all():
+        users, items, values, sizes = pyg_rows(data, types[0], None if lowest is None else [lowest])
+        name, ratings = pyg_values(data[types[0]])
+        if lowest is None and (ratings != 1).any():
             raise GraphError(
-                f"the relation has {rated[0]!r}, and lists hold liked items only, without ratings. Name the "
+                f"the relation has {name!r}, and lists hold liked items only, without ratings. Name the "
                 "lowest rating that counts as a like, for example min_rating=4, or delete "
-                f"{rated[0]!r} from the relation."
+                f"{name!r} from the relation."
             )
-        if rated is not None and lowest is not None:
-            liked = rated[1] >= lowest
-            users, items = users[liked], items[liked]
+        if lowest is not None:
+            users, items = users[values > 0], items[values > 0]
             _some_left(users)
         features = getattr(data[target], "x", None) if item_features else None
         if item_features and features is None:

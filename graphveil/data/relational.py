@@ -24,14 +24,11 @@ from graphveil.core.unit import NoUnit, Person, Row
 from graphveil.data.conversion import fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.rows import (
-    PYG_VALUES,
     UNKNOWN_IDS,
     FarPersons,
     Rows,
-    binned,
     check_sizes,
-    pyg_ends,
-    pyg_values,
+    pyg_rows,
     read_rows,
 )
 from graphveil.data.tables.encoding import REGRESSION
@@ -395,13 +392,8 @@ class Tables:
             if kind[2] == person and persons is None:
                 raise GraphError(_declare(" ".join(kind)))
             x = getattr(data[kind[2]], "x", None) if kind[2] != person else None
-            owner, other, (_, size) = pyg_ends(data, kind, plain.num_nodes)
-            values, count = np.zeros(len(owner), dtype=np.int64), 1
-            if kind in bins:
-                found, count = pyg_values(data[kind], len(owner)), len(bins[kind]) + 1
-                if found is None:
-                    raise GraphError(f"bins= names {kind}, but it has none of {', '.join(PYG_VALUES)}.")
-                values = binned(found[1], bins[kind])
+            owner, other, values, (_, size) = pyg_rows(data, kind, bins.get(kind), plain.num_nodes)
+            count = len(bins.get(kind, ())) + 1
             relation = Relation(
                 kind[1],
                 size,
@@ -412,8 +404,7 @@ class Tables:
                 persons if kind[2] == person else None,
                 f"{size} indices",
             )
-            kept = values >= 0
-            ends.append((owner[kept], first + other[kept] * count + values[kept]))
+            ends.append((owner, first + other * count + values))
             relations.append(relation)
             first = relation.stop
         made = object.__new__(cls)

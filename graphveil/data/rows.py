@@ -31,7 +31,7 @@ from graphveil.errors import ConfigError, GraphError
 
 FarPersons = Literal["one-sided", "mutual"]
 UNKNOWN_IDS = ("error", "drop")  # of rows
-PYG_VALUES = ("value", "rating", "edge_label", "edge_attr", "edge_weight")
+_PYG_VALUES = ("value", "rating", "edge_label", "edge_attr", "edge_weight")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -241,10 +241,10 @@ def _bound_of(bound: Any, kind: Any) -> Any:
 # -- torch_geometric --------------------------------------------------------------------------------------
 
 
-def pyg_ends(
-    data: Any, kind: tuple[str, str, str], owners: int | None = None
-) -> tuple[NodePositions, NodePositions, list[int]]:
-    """Return both ends of the rows of an edge type, and how many nodes both node types have."""
+def pyg_rows(
+    data: Any, kind: tuple[str, str, str], bins: Sequence[float] | None, owners: int | None = None
+) -> tuple[NodePositions, NodePositions, NodePositions, list[int]]:
+    """Return owners, far ends and values of the rows of an edge type, and the sizes of its node types."""
     sizes = [data[kind[0]].num_nodes if owners is None else owners, data[kind[2]].num_nodes]
     given = getattr(data[kind], "edge_index", None)
     if given is None or None in sizes:
@@ -262,15 +262,21 @@ def pyg_ends(
                 f"The edge_index of {kind} contains an index that is negative or too large for num_nodes. "
                 "Correct edge_index or num_nodes."
             )
-    return own, far, sizes
+    values = np.zeros(len(own), dtype=np.int64)
+    if bins is not None:
+        _, numbers = pyg_values(data[kind])
+        if len(numbers) != len(own):
+            raise GraphError(
+                f"{kind} needs one number for each edge, in one of {', '.join(_PYG_VALUES)}, to compare it "
+                "with min_rating= or bins=."
+            )
+        values = binned(numbers, bins)
+    kept = values >= 0
+    return own[kept], far[kept], values[kept], sizes
 
 
-def pyg_values(relation: Any, rows: int) -> tuple[str, npt.NDArray[np.float64]] | None:
-    """Return the name and the numbers of the attribute of an edge type that has a value for each row."""
-    name = next((one for one in PYG_VALUES if getattr(relation, one, None) is not None), None)
-    if name is None:
-        return None
-    values = torch.as_tensor(relation[name]).detach().cpu()
-    if len(values) != rows:
-        raise GraphError(f"{name!r} of the relation does not have one number for each edge.")
-    return name, values.reshape(rows, -1)[:, 0].double().numpy()
+def pyg_values(relation: Any) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return the name and the numbers of the attribute of an edge type with a value for each row, if any."""
+    name = next((one for one in _PYG_VALUES if getattr(relation, one, None) is not None), "")
+    values = torch.as_tensor(relation[name] if name else ()).detach().cpu()
+    return name, (values[:, 0] if values.ndim > 1 else values).double().numpy()
