@@ -297,28 +297,21 @@ _SHA256 = {
 _TIMEOUT = 60  # seconds without an answer
 
 
-def fetch_facebook100(root: Path, name: str) -> Fields:
+def fetch_pinned(root: Path, name: str) -> Fields:
+    """Fetch the file of a dataset from a fixed commit, and read it."""
+    family, _, member = name.partition("/")
     if name not in _SHA256:
-        school = Path(name).name
-        near = suggestion(school, [Path(known).name for known in _SHA256 if known.startswith("facebook100/")])
+        near = suggestion(member, [Path(known).name for known in _SHA256 if known.startswith(f"{family}/")])
         raise GraphError(
             f"{name} was not found on this machine, and it cannot be downloaded because its checksum "
-            f"is not known{near}. Put {school}.mat into a folder called facebook100, and pass the "
+            f"is not known{near}. Put {member}.mat into a folder called {family}, and pass the "
             "parent of this folder with --root."
         )
-    _fetch(root, name, ".mat")
-    return read_facebook100(root, name)
-
-
-def fetch_heterophilous(root: Path, name: str) -> Fields:
-    _fetch(root, name, ".npz")
-    return read_heterophilous(root, name)
-
-
-def _fetch(root: Path, name: str, suffix: str) -> None:
-    family, _, member = name.partition("/")
-    url = f"https://raw.githubusercontent.com/{_PINNED[family]}/{member}{suffix}"
-    download(url, root / f"{name}{suffix}", sha256=_SHA256[name])
+    _, (file,), read, _ = _FAMILIES[family]
+    path = root / file.format(member)
+    url = f"https://raw.githubusercontent.com/{_PINNED[family]}/{path.name}"
+    download(url, path, sha256=_SHA256[name])
+    return read(root, name)
 
 
 def download(url: str, path: Path, *, sha256: str) -> None:
@@ -890,7 +883,7 @@ _FAMILIES: Mapping[str, tuple[str, tuple[str, ...], Reader, Reader]] = {
         "Facebook100 (Traud et al. 2011), class years 2004 to 2009",
         ("facebook100/{}.mat",),
         read_facebook100,
-        fetch_facebook100,
+        fetch_pinned,
     ),
     "amazon": (
         "Amazon co-purchases (Shchur et al. 2018)",
@@ -920,7 +913,7 @@ _FAMILIES: Mapping[str, tuple[str, tuple[str, ...], Reader, Reader]] = {
         "heterophilous graphs (Platonov et al. 2023)",
         ("heterophilous/{}.npz",),
         read_heterophilous,
-        fetch_heterophilous,
+        fetch_pinned,
     ),
 }
 
