@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +51,6 @@ def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[s
         members = found.parts
         fields |= {f"{part}_mask": torch.tensor([entry == part for entry in members]) for part in PARTS}
     return fields
-
-
-def reject_unlabeled() -> NoReturn:
-    raise GraphError(
-        "The label column is missing. Name it with label= (--label). If the graph is only used "
-        "for prediction, pass classes= instead."
-    )
 
 
 def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None:

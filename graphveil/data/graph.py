@@ -42,7 +42,6 @@ from graphveil.data.conversion import (
     load_pyg,
     named_labels,
     networkx_tables,
-    reject_unlabeled,
 )
 from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, CONSTANT_FEATURE, UNLABELED, Encoding, Task
 from graphveil.data.tables.feature_rules import ERROR, Categories, Named, names
@@ -645,9 +644,8 @@ class Graph:
         >>> Graph.from_frames(people, knows, id="user", label="team", source="a", target="b")
         Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
         """
-        if label is None and classes is None:
-            reject_unlabeled()
         options = TableOptions.from_keywords(locals())
+        options.require_labels()
         _ = options.roles  # checks them
         if not isinstance(name, str):
             raise GraphError(f"name= must be of type str, not {type(name).__name__}")

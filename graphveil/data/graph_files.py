@@ -32,7 +32,7 @@ from graphveil.core.edges.adjacency import Adjacency, EdgeSet
 from graphveil.core.edges.blocks import SOURCES, EdgeBlock, Stamp, remember_stamps
 from graphveil.core.edges.node_pairs import PublicPart
 from graphveil.data import tables
-from graphveil.data.conversion import fields_from_tables, reject_unlabeled
+from graphveil.data.conversion import fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding, Task
 from graphveil.data.tables.feature_rules import ERROR, Categories, Named
@@ -138,11 +138,10 @@ def read_graph(
     >>> graph.class_names, graph.y
     (('blue', 'red'), tensor([ 1,  0, -1]))
     """
-    if label is None and classes is None:
-        reject_unlabeled()
     nodes, edges = as_path(nodes, "nodes"), as_path(edges, "edges")
     node_ids = None if node_ids is None else as_path(node_ids, "node_ids")
     options = TableFiles.from_keywords(locals())
+    options.require_labels()
     _ = options.roles  # checks them
     found = options.inspect()
     found.raise_problems()

@@ -30,7 +30,7 @@ from graphveil._util import checks
 from graphveil._util.files import name_in_utf8
 from graphveil.core.edges.blocks import SOURCES
 from graphveil.data import tables
-from graphveil.data.conversion import fields_from_tables, reject_unlabeled
+from graphveil.data.conversion import fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.graph_files import (
     IDS,
@@ -142,10 +142,9 @@ def prepare(
         raise ConfigError(
             "out='' (--out) does not name a folder. Name a new folder, for example --out prepared."
         )
-    if label is None and classes is None:
-        reject_unlabeled()
     files, folder = found_files(edges), Path(out)
     options = replace(TableOptions.from_keywords(locals()), unknown_ids=ERROR)
+    options.require_labels()
     csv_format = options.csv_format
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:

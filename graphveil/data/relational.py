@@ -491,8 +491,8 @@ def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], Known
         raise ConfigError(
             f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(PERSON_OPTIONS))}"
         )
-    if read.label is None and read.classes is None and read.task != REGRESSION:
-        raise GraphError("The label column is missing. Name it with label= (--label).")
+    if read.task != REGRESSION:
+        read.require_labels()
     found = inspect_persons(as_source(given, "persons", read.csv_format), read)
     found.raise_problems()
     fields = fields_from_tables(found, classes_given=read.classes is not None)

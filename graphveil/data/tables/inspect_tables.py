@@ -187,6 +187,14 @@ class TableOptions:
         """How CSV files are read: as specified, or as those of ``encoding`` were."""
         return self.with_encoded_format().choices.csv_format
 
+    def require_labels(self) -> None:
+        """Raise an error if there are neither labels nor names of classes."""
+        if self.label is None and self.classes is None:
+            raise GraphError(
+                "The label column is missing. Name it with label= (--label). If the graph is only used "
+                "for prediction, pass classes= instead."
+            )
+
     @property
     def roles(self) -> Roles:
         named = {role: getattr(self, role) for role in ROLES}
