@@ -178,7 +178,9 @@ def prepare(
             shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
             manifest = write_blocks(folder, manifest, known.sorted_from)
             shutil.rmtree(scratch, ignore_errors=True)
-            if not manifest.edges and unread and any(tables.has_rows(file, csv_format) for file in files):
+            sources = [FileSource(file, csv_format) for file in files]
+            parts = (part for one in sources for part in one.batches([source]))
+            if not manifest.edges and unread and any(part.num_rows for part in parts):
                 shutil.rmtree(folder, ignore_errors=True)
                 raise GraphError(
                     "No edge has both ends in the table of nodes, so the graph would have no edges. Write "

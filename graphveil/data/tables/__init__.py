@@ -11,7 +11,6 @@ from graphveil.data.tables.files import Table as Table
 from graphveil.data.tables.files import check_output as check_output
 from graphveil.data.tables.files import column as column
 from graphveil.data.tables.files import encode as encode
-from graphveil.data.tables.files import has_rows as has_rows
 from graphveil.data.tables.files import is_csv as is_csv
 from graphveil.data.tables.files import released as released
 from graphveil.data.tables.files import too_long as too_long

@@ -188,18 +188,6 @@ def _rows_of(table: Table) -> dict[str, Any]:
     return {"rows": table.num_rows, "sha256": digest.hexdigest()}
 
 
-def has_rows(path: Path, csv_format: CsvFormat = COMMAS) -> bool:
-    """Whether a file that was read before has at least one row."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    name = name_in_utf8(path)
-    if _is_parquet(path):
-        return bool(pyarrow.parquet.read_metadata(name).num_rows)
-    with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
-        return any(batch.num_rows for batch in reader)
-
-
 def column(table: Table, name: str) -> Column:
     """Return one column as a single array, dictionaries decoded and text in its 64-bit form."""
     import pyarrow as pa

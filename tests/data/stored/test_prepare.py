@@ -122,7 +122,8 @@ def test_edges_to_unknown_ids_are_rejected_or_dropped(tmp_path: Path, kind: str)
 def test_text_ends_of_integer_ids_are_converted_one_by_one(tmp_path: Path) -> None:
     nodes, _, _ = tables(tmp_path, parts=1)
     text = write(
-        pa.table({"a": ["100", " 101 ", "102"], "b": ["101", "102", "1.0e2"]}), tmp_path / "t.parquet"
+        pa.table({"a": ["100", " 101 ", "102", "100"], "b": ["101", "102", "1.0e2", "0102"]}),
+        tmp_path / "t.parquet",
     )
     with pytest.raises(GraphError, match="ids that are missing from the table of nodes"):
         prepare(nodes, [text], tmp_path / "g", **COLUMNS)
