@@ -146,7 +146,7 @@ class LpgnnKeywords:
 
 @dataclass(frozen=True, kw_only=True)
 class KPropConfig:
-    """The propagation of features: a fixed number of hops on the public edges; see ``KProp``.
+    """The propagation of features: a fixed number of hops on the public edges; see ``k_prop``.
 
     >>> KPropConfig.from_keywords(LpgnnKeywords(), steps=2).steps
     2

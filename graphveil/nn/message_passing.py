@@ -5,7 +5,7 @@ No sum has noise, so a network (GCN, GAT, SAGE, and layers with residual connect
 
 The linear maps have gradients, and a server applies them to LDP reports. Under unit ``local-attributes``
 edges are public and records are randomized, so these maps do not spend privacy budget (post-processing). Do
-not use them on protected edges. ``KProp`` averages the noise of randomized records over neighbors.
+not use them on protected edges. ``k_prop`` averages the noise of randomized records over neighbors.
 """
 
 from collections.abc import Sequence
