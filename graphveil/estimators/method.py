@@ -40,7 +40,6 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import Session
-from graphveil.perturb import guarantee_of
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, release_rows
 from graphveil.training.heads import MULTICLASS, RegressionHead, TaskHead
@@ -356,6 +355,8 @@ class Method(ABC):
             releases=0,
         )
         if not config.protects:
+            from graphveil.perturb import guarantee_of
+
             return guarantee_of(view) or nothing()  # released edges keep their guarantee
         return nothing(deviations=view.deviations, notes=self.notes(view))
 

@@ -319,12 +319,12 @@ class PublicFlags:
             )
 
     def part(self, graph: "Graph", files: TableFiles, *, seed: int) -> "PublicPart | None":
-        from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
-        from graphveil.data.graph_files import read_edges
-        from graphveil.perturb import public_edges_outside, sample_public_edges
-
         if not self.given:
             return None
+        from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
+        from graphveil.data.graph_files import read_edges
+        from graphveil.data.recipes import public_edges_outside, sample_public_edges
+
         if self.private_where is not None:
             members = _where(graph, files, self.private_where)
             return PublicPart(public_edges_outside(graph, members), members)
