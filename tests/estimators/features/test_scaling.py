@@ -56,8 +56,9 @@ def graph(extra=None, *, as_sparse=False, seed=0):
 
 
 def accuracy(model, extra=None, *, as_sparse=False):
-    graphs = [graph(extra, as_sparse=as_sparse, seed=seed) for seed in SEEDS]
-    return np.mean([MODELS[model](seed).fit(g).score(g) for seed, g in zip(SEEDS, graphs, strict=True)])
+    seeds = SEEDS if model == "gap" else SEEDS[:1]
+    graphs = [graph(extra, as_sparse=as_sparse, seed=seed) for seed in seeds]
+    return np.mean([MODELS[model](seed).fit(g).score(g) for seed, g in zip(seeds, graphs, strict=True)])
 
 
 @pytest.fixture(scope="module")
