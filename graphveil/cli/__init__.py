@@ -63,7 +63,15 @@ _GROUPS = {
             graphveil ledger list
         """,
         (
-            *("init", "list_", "show", "verify", "check_runs", "export", "raise_", "unbind", "backup"),
+            "init",
+            "list_",
+            "show",
+            "verify",
+            "check_runs",
+            "export",
+            "raise_",
+            "unbind",
+            "backup",
             "restore",
         ),
     ),

@@ -193,11 +193,13 @@ _THINGS = {Row.name: "rows"}  # what a unit protects, if not edges
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 FAILURE_COMPOSITION_NOTE = (
-    f"{COMPOSITION_NOTE[:-1]}, and the part of delta that bounds the failure of the noisy degree bound adds "
-    "up as well."
+    "Other runs on the same data add up: r equal releases have mu sqrt(r), and the part of delta that bounds "
+    "the failure of the noisy degree bound adds up as well."
 )
 PURE_COMPOSITION_NOTE = "Other releases of the same data add up: r equal ones have r times the epsilon."
-APPROXIMATE_COMPOSITION_NOTE = f"{PURE_COMPOSITION_NOTE[:-1]}, at r times the delta."
+APPROXIMATE_COMPOSITION_NOTE = (
+    "Other releases of the same data add up: r equal ones have r times the epsilon, at r times the delta."
+)
 ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )
