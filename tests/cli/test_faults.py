@@ -19,6 +19,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, Progress, environment,
 from cli.conftest import Prepare, inside
 from graphveil.core.keys import KeyStore
 from graphveil.data import tables
+from graphveil.data.tables.files import FileSource
 from graphveil.errors import ConfigError
 from graphveil.runs import experiment, run
 from graphveil.runs.run_folder import RunFolder, default_folder
@@ -358,7 +359,7 @@ def test_commands_work_in_an_ascii_locale(files: Files, tmp_path: Path) -> None:
     assert ended.stderr.splitlines()[-1] == b"[0, 0, 0, 0, 2, 0]", ended.stderr.decode()
     assert b"UTF-8" in ended.stderr and ended.stdout.isascii()
     for suffix in suffixes:
-        assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
+        assert FileSource(folder / f"p{suffix}").read(["node"], {}).num_rows == NODES
     assert "Größe 0" in (tmp_path / "demo/release/MODEL_CARD.md").read_text(encoding="utf-8")
     assert "\u2264" in (tmp_path / "demo/internal/report.html").read_text(encoding="utf-8")
 
