@@ -15,17 +15,16 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 15
+MOST_READERS = 14
 READERS = {  # by part and file
     "core/private_edges.py": "the reader of queries",
     "core/exact_sums.py": "unit none",
     "nn/message_passing.py": "unit none, or public edges",
     "papers/as_published/edge_samples.py": "no valid guarantee",
     "papers/as_published/subgraph_sums.py": "no valid guarantee",
-    "attacks/pairs.py": "in the clear, internal",
     "attacks/linkteller.py": "in the clear, internal",
     "audit/canaries.py": "made graphs, or the owner's own: internal",
-    "audit/fidelity.py": "in the clear, internal",
+    "audit/secret_edges.py": "in the clear, internal: for attacks and comparisons",
     "papers/as_published/measures.py": "in the clear, published data",
     "papers/similarity.py": "public edges",
     "local/posterior_mixture.py": "public edges",
