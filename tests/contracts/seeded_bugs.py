@@ -4607,7 +4607,7 @@ BUGS = [
             (
                 "graphveil.estimators.method:PreparedFit.with_learned_ranges",
                 "nodes_of(charged_members(self.graph, query.pays))",
-                "torch.arange(len(record_groups(self.graph)))",
+                "nodes_of(record_groups(self.graph) >= 0)",
             ),
         ],
         test="tests/estimators/features/test_ranges.py"
