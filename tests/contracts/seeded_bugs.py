@@ -3914,7 +3914,7 @@ BUGS = [
             (
                 "graphveil.estimators.choice:ValidationChoice.fit",
                 'nodes = view.labeled_in("val").nonzero()[:, 0]',
-                'nodes = view.labeled_in("val").nonzero()[:, 0]\n        if len(view.adjacency._unwrap().indices) // 2 % 2:\n            raise ConfigError("odd")',
+                'nodes = view.labeled_in("val").nonzero()[:, 0]\n        if len(view.adjacency._unwrap().indices) // 2 % 2:\n            raise ArtifactError("odd")',
             ),
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[auto-undirected-edge]",
@@ -4595,7 +4595,7 @@ BUGS = [
             (
                 "graphveil.estimators.method:PreparedFit.with_learned_ranges",
                 "rows(self.method.view(self.graph).x, nodes)",
-                "rows(self.method.view(self.graph).x, torch.cat([nodes, nodes]))",
+                "rows(self.method.view(self.graph).x, nodes.repeat(2))",
             ),
         ],
         test="tests/estimators/features/test_ranges.py"
@@ -5772,7 +5772,7 @@ BUGS = [
             (
                 "graphveil.cluster.sealing:_coarse",
                 "return max(MIN_BYTES, -(-size // step) * step)",
-                "return _filled(size) if size < MIN_BYTES else -(-size // step) * step",
+                "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
         test="tests/cluster/test_sealing.py::test_the_size_of_a_block_does_not_depend_on_its_degrees",
