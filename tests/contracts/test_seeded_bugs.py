@@ -41,14 +41,19 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, RUNNER, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_each_row_applies() -> None:
+def test_each_row_applies_and_names_what_exists(tmp_path: Path) -> None:
     stale = dict[str, str]()
     for row in {row.name: row for row in ROWS}.values():
         try:
-            assert row.sources(ROOT)
+            for path, text in row.sources(ROOT).items():
+                (tmp_path / f"{row.name}-{path.name}").write_text(text)
         except StaleMutationError as error:
             stale[row.name] = str(error)
     assert stale == {}
+    # A NameError would end the test before the bug does anything.
+    lint = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(tmp_path)]
+    found = subprocess.run(lint, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
 
 
 def test_names_are_unique() -> None:
