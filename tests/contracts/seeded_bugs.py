@@ -1031,7 +1031,7 @@ BUGS = [
             (
                 "graphveil.core.queries.neighbor_sums:NeighborSumQuery.answer",
                 "public.sampler(sigma * self.unit_steps)",
-                "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.unit_steps)",
+                "public.sampler((sigma if pairs is None else 0.96 * sigma) * self.unit_steps)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_weighted_row_has_its_noise]",
