@@ -14,7 +14,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -118,20 +117,27 @@ def _features(found: Sequence[NewNodeRecord], run: ServedRun) -> list[list[float
         if any(one.x not in (None, [], [1.0]) for one in found):
             raise RequestError("no_features")
         return [[1.0] for _ in found]
-    sent, parts, wrong = [one.x for one in found], list[npt.NDArray[np.float32]](), list[str]()
-    named = [x for x in sent if isinstance(x, dict)]
-    if all(isinstance(x, list) and len(x) == run.features for x in sent):
-        parts = [np.array(sent, dtype=np.float32)]
+    listed = [one.x for one in found if isinstance(one.x, list)]
+    named = [one.x for one in found if isinstance(one.x, dict)]
+    if len(listed) == len(found) and all(len(x) == run.features for x in listed):
+        matrix = np.array(listed, dtype=np.float32)
     elif rules and len(named) == len(found):
         wrong = [name for name in names if any(name not in x for x in named)]
-        for rule in rules if not wrong and all(len(x) == len(names) for x in named) else ():
+        if wrong or any(len(x) > len(names) for x in named):
+            raise other_features(run.features, names, wrong)
+        parts = []
+        for rule in rules:
             try:
                 parts.append(encode([_column(rule, [x[rule.name] for x in named])], (rule,), len(named)))
             except (GraphError, TypeError, ValueError):  # Arrow's own errors are among them
                 wrong.append(rule.name)
-    matrix = np.concatenate(parts or [np.full((1, 1), np.inf)], axis=1)
-    if wrong or np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
-        raise other_features(run.features, names, wrong)
+        if wrong:
+            raise other_features(run.features, names, wrong)
+        matrix = np.concatenate(parts, axis=1)
+    else:
+        raise other_features(run.features, names)
+    if np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
+        raise other_features(run.features, names)
     rows: list[list[float]] = matrix.tolist()
     return rows
 
