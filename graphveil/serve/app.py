@@ -14,9 +14,9 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -31,7 +31,6 @@ from graphveil.serve import schemas
 from graphveil.serve.access import Key, Keys, Limits, RateLimiter
 from graphveil.serve.runs import Id, Row, ServedPairs, ServedRun
 from graphveil.serve.schemas import (
-    Invocation,
     PairsRequest,
     PredictRequest,
     RequestError,
@@ -52,7 +51,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus_client: the folder of all workers
 OTHER = "other"
-PREDICTION_PATHS = ("/v1/predict", "/v1/pairs", "/invocations")
+PREDICTION_PATHS = ("/v1/predict", "/v1/pairs")
 PATHS = (*PREDICTION_PATHS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
 CLIENT_CLOSED_REQUEST = 499  # the caller went before the answer
 LOG = logging.getLogger("graphveil.serve")
@@ -326,7 +325,7 @@ def application(
 
         @app.post(
             "/v1/predict",
-            responses=schemas.responses(schemas.RunPredictionsResponse, *schemas.PREDICTION_ERRORS),
+            responses=schemas.responses(schemas.PredictionsResponse, *schemas.PREDICTION_ERRORS),
             operation_id="predict",
             summary="Rows of some ids, or predictions of new records",
             openapi_extra=keyed,
@@ -342,25 +341,6 @@ def application(
             else:
                 rows = await release_service.rows(question.records, question.edges, most, key)
             return _json({"run": run.name, "predictions": rows}, _NOT_KEPT)
-
-        @app.post(
-            "/invocations",
-            responses=schemas.responses(schemas.PredictionsResponse, *schemas.PREDICTION_ERRORS),
-            operation_id="invocations",
-            summary="Rows of some ids, in the formats of MLflow",
-            openapi_extra=keyed,
-        )
-        async def invocations(
-            request: Request,
-            question: Invocation,
-            run: Annotated[
-                str | None, Query(description="Name of the run. Optional if the server has only one.")
-            ] = None,
-        ) -> Response:
-            rows = _released_rows(
-                _run_named(classifiers, run), question.column_ids(), request.state.key, most
-            )
-            return _json({"predictions": rows}, _NOT_KEPT)
 
     if models:
 

@@ -19,9 +19,6 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
 )
 from pydantic.json_schema import SkipJsonSchema
 
@@ -132,9 +129,7 @@ def to_json_bytes(record: object) -> bytes:
 
 def invalid_body(*fields: object) -> RequestError:
     """Return the error for a body that does not match; of its fields only names of the schema are shown."""
-    ours = {
-        name for body in (PredictRequest, Invocation, SplitFrame, PairsRequest) for name in body.model_fields
-    }
+    ours = {name for body in (PredictRequest, PairsRequest) for name in body.model_fields}
     named = ", ".join(f"`{one}`" for one in fields if one in ours)
     return RequestError("invalid_body", field=f" at {named}" if named else "")
 
@@ -171,7 +166,6 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:_NAMES])) + (" ..." if len(names) > _NAMES else "")
 
 
-ID = "id"
 LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
 
 
@@ -186,7 +180,6 @@ _Ids = Annotated[list[Identity], Field(min_length=1)]
 RunName = Annotated[
     str | SkipJsonSchema[None], Field(description="Name of the run. Optional if the server has only one.")
 ]
-_IDS = TypeAdapter[list[int | str]](_Ids)
 _Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
 
@@ -194,22 +187,6 @@ _EXAMPLES: list[JsonValue] = [
     {"ids": ["u17", "u4"]},
     {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
     {"records": [{"id": "n1", "x": {"age": 41, "city": "Bonn"}}]},
-]
-
-_IDS_IN_ROWS = TypeAdapter(Annotated[list[tuple[Identity]], Field(min_length=1)]).json_schema()
-_IDS_BY_COLUMN: dict[str, JsonValue] = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "required": [ID],
-        "additionalProperties": False,
-        "properties": {ID: TypeAdapter[int | str](Identity).json_schema()},
-    },
-}
-_TABLES: list[JsonValue] = [
-    {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
-    {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
 ]
 
 
@@ -264,48 +241,6 @@ class PredictRequest(_RequestBody):
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
             raise invalid_body("ids", "records", "edges")
         return self.records is not None
-
-
-class SplitFrame(_RequestBody):
-    """A table as pandas' ``to_dict(orient="split")`` writes it."""
-
-    columns: Annotated[list[str], WithJsonSchema({"type": "array", "const": [ID]})] = Field(examples=[[ID]])
-    data: Annotated[list[list[Any]], WithJsonSchema(_IDS_IN_ROWS)] = Field(examples=[[[17], [4]]])
-    index: list[Any] | SkipJsonSchema[None] = None
-
-
-class Invocation(_RequestBody):
-    """A table in a format of MLflow, with the one column ``id``."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": _TABLES,
-            "oneOf": [{"required": ["dataframe_split"]}, {"required": ["dataframe_records"]}],
-        }
-    )
-
-    dataframe_split: SplitFrame | SkipJsonSchema[None] = Field(
-        default=None, description="A table as pandas writes it with orient='split'."
-    )
-    dataframe_records: (
-        Annotated[list[dict[str, Any]], WithJsonSchema(_IDS_BY_COLUMN)] | SkipJsonSchema[None]
-    ) = Field(default=None, description="A table as a list of objects, one for each row.")
-
-    def column_ids(self) -> list[int | str]:
-        if (self.dataframe_split is None) == (self.dataframe_records is None):
-            raise invalid_body("dataframe_split", "dataframe_records")
-        records = self.dataframe_records or []
-        if (frame := self.dataframe_split) is not None:
-            widths = {len(row) for row in frame.data} | {len(set(frame.columns))}
-            if widths != {len(frame.columns)}:
-                raise invalid_body("columns", "data")
-            records = [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
-        if any(record.keys() != {ID} for record in records):
-            raise RequestError("release_required")
-        try:
-            return _IDS.validate_python([record[ID] for record in records])
-        except ValidationError:
-            raise invalid_body("dataframe_split" if frame is not None else "dataframe_records") from None
 
 
 _Pair = Annotated[list[Identity], Field(min_length=2, max_length=2)]
@@ -390,19 +325,12 @@ _ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, 
 
 
 class PredictionsResponse(BaseModel):
-    """Rows in the order of the request."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"predictions": [_ROW]}]})
-
-    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
-
-
-class RunPredictionsResponse(PredictionsResponse):
-    """Rows of one run."""
+    """Rows of one run, in the order of the request."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
 
     run: str = Field(description="The name of the run.")
+    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
 
 
 class HealthResponse(BaseModel):

@@ -60,20 +60,19 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 READ = ("both lengths", "malformed JSON", "no type", "too large", "two requests at once")
 
 
-def send(port: int, name: str, page: str) -> None:
+def send(port: int, name: str) -> None:
     """Send a request and close the connection, before or after its answer."""
     with Client(port) as client, suppress(OSError):  # the server may close the connection
-        client.send(MALFORMED[name].replace(b"/v1/predict", page.encode(), 1))
+        client.send(MALFORMED[name])
         if name in READ:
             client.response()
 
 
-@pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_request_keeps_no_place(port: int, page: str, name: str) -> None:
+def test_a_malformed_request_keeps_no_place(port: int, name: str) -> None:
     """One request more than the number of places: each must free its place."""
     for _ in range(FEW.under_way + 1):
-        send(port, name, page)
+        send(port, name)
     until(lambda: answers(port), 60)
     until(lambda: under_way(port) == 0, 60)
 
@@ -84,7 +83,7 @@ def test_malformed_requests_keep_no_place_of_a_server_with_default_limits(tmp_pa
     with listening(create_app(read_runs([run]))) as port:
         for name in ("both lengths", "chunk of a huge size", "truncated body", "malformed JSON", "websocket"):
             for _ in range(Limits().under_way + 1):
-                send(port, name, "/v1/predict")
+                send(port, name)
             assert answers(port)
         until(lambda: under_way(port) == 0, 60)
 

@@ -42,20 +42,6 @@ def test_equal_requests_have_identical_answers_in_every_process(client: TestClie
 
 
 @pytest.mark.parametrize(
-    "table",
-    [
-        {"dataframe_split": {"columns": ["id"], "data": [["bob"], ["ann"]]}},
-        {"dataframe_split": {"columns": ["id"], "data": [["bob"], ["ann"]], "index": [0, 1]}},
-        {"dataframe_records": [{"id": "bob"}, {"id": "ann"}]},
-    ],
-)
-def test_tables_of_mlflow_have_the_same_rows(client: TestClient, table: dict[str, Any]) -> None:
-    plain = client.post("/v1/predict", json={"ids": ["bob", "ann"]}).json()["predictions"]
-    assert client.post("/invocations", json=table).json() == {"predictions": plain}
-
-
-@pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
-@pytest.mark.parametrize(
     ("ids", "requested", "found"),
     [
         (None, 1, 1),
@@ -73,12 +59,11 @@ def test_tables_of_mlflow_have_the_same_rows(client: TestClient, table: dict[str
     ],
 )
 def test_a_number_means_the_id_with_the_same_digits(
-    ask: Ask, tmp_path: Path, page: str, ids: tuple[str, ...] | None, requested: object, found: object
+    ask: Ask, tmp_path: Path, ids: tuple[str, ...] | None, requested: object, found: object
 ) -> None:
     """CSV files have only text: the number 7 means "7" and no other text. Without ids, rows are numbered."""
     client = ask(run_of("undirected-edge", tmp_path / "run", ids=ids))
-    body = {"ids": [requested]} if page == "/v1/predict" else {"dataframe_records": [{"id": requested}]}
-    answer = client.post(page, json=body)
+    answer = client.post("/v1/predict", json={"ids": [requested]})
     if found is None:
         assert answer.status_code == (422 if requested is True else 409)
         assert ("The ids of this run are numbers" in answer.text) == (ids is None and requested == "1")
@@ -90,9 +75,7 @@ def test_one_of_several_runs_is_named(ask: Ask, folder: Path, tmp_path: Path) ->
     client = ask(folder, run_of("undirected-edge", tmp_path / "others", ids=("dan", "eve", "fay")))
     assert client.post("/v1/predict", json={"ids": ["dan"]}).status_code == 404
     assert client.post("/v1/predict", json={"ids": ["dan"], "run": "others"}).status_code == 200
-    table = {"dataframe_records": [{"id": "dan"}]}
-    assert client.post("/invocations?run=others", json=table).status_code == 200
-    unknown = client.post(f"/invocations?run={SECRET}", json=table)
+    unknown = client.post("/v1/predict", json={"ids": ["dan"], "run": SECRET})
     assert (unknown.status_code, SECRET in unknown.text) == (404, False)
 
 
@@ -113,7 +96,7 @@ def test_health_metrics_and_documentation(client: TestClient) -> None:
     assert "graphveil_requests_under_way 0" in metrics
     assert not any(text in metrics for text in (SECRET, *IDS))
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/v1/predict", "/invocations", "/v1/privacy", "/healthz", "/metrics"} == paths.keys()
+    assert {"/v1/predict", "/v1/privacy", "/healthz", "/metrics"} == paths.keys()
     page = client.get("/docs")
     assert all(path in page.text for path in paths)
     assert "http:" not in page.text.replace("http://json", "")
@@ -139,20 +122,9 @@ def test_rejects_runs_that_cannot_be_served(folder: Path, tmp_path: Path) -> Non
 # -- errors ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("page", "body"),
-    [
-        ("/v1/predict", {"ids": ["ann", SECRET]}),
-        ("/v1/predict", {"records": [{"age": SECRET}]}),
-        ("/invocations", {"dataframe_records": [{"id": "ann", "age": SECRET}]}),
-        ("/invocations", {"dataframe_split": {"columns": ["age"], "data": [[SECRET]]}}),
-        ("/invocations", {"dataframe_records": [{"id": SECRET}]}),
-    ],
-)
-def test_requests_that_need_a_new_release_are_rejected(
-    client: TestClient, page: str, body: dict[str, Any]
-) -> None:
-    answer = client.post(page, json=body)
+@pytest.mark.parametrize("body", [{"ids": ["ann", SECRET]}, {"records": [{"age": SECRET}]}])
+def test_requests_that_need_a_new_release_are_rejected(client: TestClient, body: dict[str, Any]) -> None:
+    answer = client.post("/v1/predict", json=body)
     assert (answer.status_code, answer.json()["error"]["kind"]) == (409, "NeedsRelease")
     assert "new release" in answer.text and SECRET not in answer.text
 
@@ -184,11 +156,8 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-@pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
-def test_malformed_bodies_are_rejected(
-    client: TestClient, log: pytest.LogCaptureFixture, page: str, case: str
-) -> None:
-    answer = client.post(page, content=MALFORMED[case], headers={"Content-Type": "application/json"})
+def test_malformed_bodies_are_rejected(client: TestClient, log: pytest.LogCaptureFixture, case: str) -> None:
+    answer = client.post("/v1/predict", content=MALFORMED[case], headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["kind"]) == (422, "Malformed")
     assert SECRET not in answer.text
 

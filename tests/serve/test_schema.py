@@ -76,18 +76,18 @@ def drawn(schema: dict[str, Any], parts: dict[str, Any], random: Random) -> Any:
     return random.choice(values[kind])
 
 
-def schema_of(client: TestClient, page: str) -> tuple[dict[str, Any], Any]:
-    """Return the schema of the bodies of a page, and a validator of it."""
+def schema_of(client: TestClient) -> tuple[dict[str, Any], Any]:
+    """Return the schema of requests for predictions, and a validator of it."""
     jsonschema = pytest.importorskip("jsonschema")
     described = client.get("/openapi.json").json()
-    schema = described["paths"][page]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = described["paths"]["/v1/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     whole = {**schema, "components": described["components"]}
     return whole, jsonschema.Draft202012Validator(whole)
 
 
-def bodies(client: TestClient, page: str, count: int, seed: int) -> list[Any]:
-    """Return random bodies that are valid by the schema of a page."""
-    schema, validator = schema_of(client, page)
+def bodies(client: TestClient, count: int, seed: int) -> list[Any]:
+    """Return random bodies that are valid by the schema."""
+    schema, validator = schema_of(client)
     random, found = Random(seed), list[Any]()
     while len(found) < count:
         body = drawn(schema, schema["components"]["schemas"], random)
@@ -96,18 +96,19 @@ def bodies(client: TestClient, page: str, count: int, seed: int) -> list[Any]:
     return found
 
 
-def check(client: TestClient, page: str, body: object) -> int:
-    answer = client.post(page, content=json.dumps(body), headers={"Content-Type": "application/json"})
+def check(client: TestClient, body: object) -> int:
+    answer = client.post(
+        "/v1/predict", content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
     kind = answer.json().get("error", {}).get("kind")
     assert kind in STATUSES.get(answer.status_code, ()), (body, answer.status_code, answer.text)
     return answer.status_code
 
 
-@pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
 @pytest.mark.parametrize("ids", [IDS, ("7", "007", "ann"), None], ids=["text", "digits", "numbers"])
-def test_valid_bodies_are_never_malformed(tmp_path: Path, page: str, ids: tuple[str, ...] | None) -> None:
+def test_valid_bodies_are_never_malformed(tmp_path: Path, ids: tuple[str, ...] | None) -> None:
     client = TestClient(create_app(read_runs([run_of("undirected-edge", tmp_path / "run", ids=ids)])))
-    seen = Counter(check(client, page, body) for body in bodies(client, page, 400, seed=1))
+    seen = Counter(check(client, body) for body in bodies(client, 400, seed=1))
     assert seen[200] and seen[409]
 
 
@@ -136,14 +137,14 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_valid_records_are_never_malformed_where_releases_are_allowed(served: Served) -> None:
-    records = [body for body in bodies(served.client, "/v1/predict", 1000, seed=2) if "records" in body]
-    seen = Counter(check(served.client, "/v1/predict", body) for body in records)
+    records = [body for body in bodies(served.client, 1000, seed=2) if "records" in body]
+    seen = Counter(check(served.client, body) for body in records)
     assert seen[422]
     random = Random(3)
     for _ in range(40):  # graphs that are valid, but for the values of their columns
         x = {"age": random.choice(NUMBERS), "plan": random.choice([*TEXTS, 7, True, None])}
         x |= {"joined": random.choice([*TEXTS, None]), "active": random.choice([True, False, None])}
-        seen[check(served.client, "/v1/predict", {"records": [{"id": 7.0, "x": x}]})] += 1
+        seen[check(served.client, {"records": [{"id": 7.0, "x": x}]})] += 1
     assert seen[200] == served.budget()["releases"] > 0
     x = {"age": 7, "plan": "pro", "joined": None, "active": True}
     answer = served.client.post("/v1/predict", json={"records": [{"id": 7.0, "x": x}]})
@@ -151,36 +152,22 @@ def test_valid_records_are_never_malformed_where_releases_are_allowed(served: Se
 
 
 @pytest.mark.parametrize(
-    ("page", "body", "status"),
+    ("body", "status"),
     [
-        ("/v1/predict", {}, 422),
-        ("/v1/predict", {"run": "friends"}, 422),
-        ("/v1/predict", {"ids": ["ann"], "records": [{"id": "a", "x": [0.5]}]}, 422),
-        ("/v1/predict", {"ids": ["ann"], "edges": [["a", "b"]]}, 422),
-        ("/v1/predict", {"edges": [["a", "b"]]}, 422),
-        ("/v1/predict", {"records": [1]}, 409),
-        ("/v1/predict", {"records": [{"id": "a", "x": [0.5]}], "edges": [["a"]]}, 409),
-        ("/invocations", {}, 422),
-        ("/invocations", {"instances": ["ann"]}, 422),
-        ("/invocations", {"dataframe_records": []}, 422),
-        ("/invocations", {"dataframe_records": [{"x": 1}]}, 409),
-        ("/invocations", {"dataframe_split": {"columns": ["x"], "data": [[1]]}}, 409),
-        ("/invocations", {"dataframe_split": {"columns": ["id"], "data": []}}, 422),
-        ("/invocations", {"dataframe_split": {"columns": ["id"], "data": [["ann", "bob"]]}}, 422),
-        ("/invocations", {"dataframe_split": {"columns": ["id", "id"], "data": [["ann", "bob"]]}}, 422),
-        (
-            "/invocations",
-            {"dataframe_records": [{"id": 1}], "dataframe_split": {"columns": ["id"], "data": [[1]]}},
-            422,
-        ),
+        ({}, 422),
+        ({"run": "friends"}, 422),
+        ({"ids": ["ann"], "records": [{"id": "a", "x": [0.5]}]}, 422),
+        ({"ids": ["ann"], "edges": [["a", "b"]]}, 422),
+        ({"edges": [["a", "b"]]}, 422),
+        ({"records": [1]}, 409),
+        ({"records": [{"id": "a", "x": [0.5]}], "edges": [["a"]]}, 409),
     ],
 )
-def test_invalid_bodies_are_rejected(client: TestClient, page: str, body: object, status: int) -> None:
-    validator = schema_of(client, page)[1]
-    assert client.post(page, json=body).status_code == status
+def test_invalid_bodies_are_rejected(client: TestClient, body: object, status: int) -> None:
+    validator = schema_of(client)[1]
+    assert client.post("/v1/predict", json=body).status_code == status
     assert not validator.is_valid(body)
-    good = {"ids": ["ann"]} if page == "/v1/predict" else {"dataframe_records": [{"id": 1}]}
-    assert validator.is_valid(good)
+    assert validator.is_valid({"ids": ["ann"]})
 
 
 EXAMPLES = settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -215,4 +202,4 @@ def test_schemathesis_finds_no_difference_from_the_description(tmp_path: Path, k
 
                 call()
             paths.add(operation.path)
-    assert paths == {"/v1/predict", "/invocations", "/v1/privacy", "/healthz", "/metrics"}
+    assert paths == {"/v1/predict", "/v1/privacy", "/healthz", "/metrics"}

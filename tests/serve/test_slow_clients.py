@@ -175,7 +175,6 @@ SLOW = {
     "half a body": request(ANN)[:-1],
     "half a chunk": raw("Transfer-Encoding: chunked", "10\r\n{"),
     "half a large body": raw("Content-Length: 1000000", " " * 600_000),
-    "half a body, MLflow": request(ANN, page="/invocations")[:-1],
     "an answer, then nothing": request(ANN),
     "an answer that is not read": request({"ids": ["ann"] * 10_000}),
 }
