@@ -203,7 +203,6 @@ def attack_calls() -> list[Call]:
         call(attacks.quality, found=records, true=records + 0.1, side=7),
         call(attacks.serve_model, model=fitted(), graph=graph()),
         call(attacks.shadow_graph, graph=graph(), per_class=5, seed=0),
-        call(attacks.single_pair, **single),
         call(attacks.pair_scores, **single),
         call(attacks.supervised_scores, known=knowledge, pairs=pairs),
         call(attacks.toggle_edge, graph=graph(), pair=(0, 1)),
@@ -220,7 +219,7 @@ def audit_calls() -> list[Call]:
     assert plan is not None and others is not None
     query = plan.queries[0]
     push = next(one for one in others.queries if type(one).__name__ == "OutEdgeSumQuery")
-    tested = a.neighbor_test_query(query, p.UndirectedEdge(), pairs=2)
+    tested = a.neighbor_test_plan(p.UndirectedEdge(), (query,), pairs=2)
     scores, noise = rng.random(40), NoiseRecorder(rng)
     guesses = {"canaries": 40, "guesses": 20, "correct": 15}
     runs = {"tp": 30, "with_canary": 40, "fp": 4, "without_canary": 40}
@@ -277,7 +276,6 @@ def audit_calls() -> list[Call]:
         ),
         call(a.neighbor_test_mutual_edges, query=push, pairs=2),
         call(a.neighbor_test_plan, unit=p.UndirectedEdge(), queries=(query,), pairs=2),
-        call(a.neighbor_test_query, query=query, unit=p.UndirectedEdge(), pairs=2),
         call(
             a.sampled_training,
             scores=scores,

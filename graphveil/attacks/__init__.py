@@ -33,7 +33,6 @@ from graphveil.attacks.membership import shadow_graph as shadow_graph
 from graphveil.attacks.pairs import Pairs as Pairs
 from graphveil.attacks.pairs import draw_pairs as draw_pairs
 from graphveil.attacks.pairs import pair_scores as pair_scores
-from graphveil.attacks.pairs import single_pair as single_pair
 from graphveil.attacks.pairs import toggle_edge as toggle_edge
 from graphveil.attacks.poisoning import PoisoningReport as PoisoningReport
 from graphveil.attacks.poisoning import attack_collection as attack_collection

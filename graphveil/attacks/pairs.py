@@ -8,7 +8,7 @@ import numpy as np
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
-from graphveil.attacks.roc import Bools, Floats, RocCurve
+from graphveil.attacks.roc import Bools, Floats
 from graphveil.audit.secret_edges import Integers, SecretEdges
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.noise.random import PublicStreams
@@ -134,36 +134,13 @@ def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
 
 
 @checked
-def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> RocCurve:
-    """Measure how well a score reveals one edge, over repeated releases of two neighboring graphs.
-
-    The two graphs differ in that pair alone. Under pure epsilon-DP no score therefore has an AUC above
-    e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), except by chance.
-
-    Args:
-        score: Function that makes a new release of a graph, attacks it, and scores the pair.
-        graph: First graph; the second one has the pair toggled.
-        pair: Two nodes.
-        repeats: Number of releases of each graph.
-
-    Returns:
-        The ROC curve; positives are releases of the graph with the edge.
-
-    Raises:
-        ConfigError: If ``repeats`` is below 1.
-
-    Privacy:
-        Unit: one undirected edge. Charges: whatever ``score`` releases. The result is internal.
-    """
-    joined, apart = pair_scores(score, graph, pair, repeats=repeats)
-    return RocCurve.from_scores(np.append(joined, apart), [True] * repeats + [False] * repeats)
-
-
-@checked
 def pair_scores(
     score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
 ) -> tuple[Floats, Floats]:
-    """Compute the scores of ``single_pair``.
+    """Score one node pair over repeated releases of two neighboring graphs.
+
+    The two graphs differ in that pair alone. Under pure epsilon-DP the scores therefore have no AUC above
+    e^eps / (1 + e^eps) and no TPR - FPR above tanh(eps / 2), except by chance (``RocCurve``).
 
     Args:
         score: Function that makes a new release of a graph, attacks it, and scores the pair.

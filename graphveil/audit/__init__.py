@@ -25,5 +25,4 @@ from graphveil.audit.plans import PlanAudit as PlanAudit
 from graphveil.audit.plans import audit_plan as audit_plan
 from graphveil.audit.query_neighbor_tests import neighbor_test_mutual_edges as neighbor_test_mutual_edges
 from graphveil.audit.query_neighbor_tests import neighbor_test_plan as neighbor_test_plan
-from graphveil.audit.query_neighbor_tests import neighbor_test_query as neighbor_test_query
 from graphveil.audit.small_graphs import SmallGraph as SmallGraph

@@ -231,36 +231,6 @@ def neighbor_test_plan(
 
 
 @checked
-def neighbor_test_query(
-    query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0
-) -> NeighborTestResult | None:
-    """Test one query on random neighboring graphs; see ``neighbor_test_plan``.
-
-    Args:
-        query: Query to test.
-        unit: Privacy unit.
-        pairs: Number of neighboring pairs to compare.
-        seed: Seed of all draws.
-
-    Returns:
-        The findings and the largest measured loss; None if small graphs have no data for the query.
-
-    Raises:
-        ConfigError: If an argument is out of range.
-
-    Privacy:
-        Reads: synthetic graphs only. Charges: nothing. The result is public.
-
-    >>> from graphveil.privacy import UndirectedEdge
-    >>> from graphveil.core.plan import hops
-    >>> (query,) = hops(1.0, 1, 4)
-    >>> neighbor_test_query(query, UndirectedEdge(), pairs=20).broken
-    False
-    """
-    return neighbor_test_plan(unit, (query,), pairs=pairs, seed=seed)
-
-
-@checked
 def neighbor_test_mutual_edges(
     query: OutEdgeSumQuery, *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult:

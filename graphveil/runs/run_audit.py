@@ -19,7 +19,7 @@ from graphveil.audit.canaries import audit_feature_mechanism, audit_label_mechan
 from graphveil.audit.example_data import reason_without_example
 from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.query_neighbor_tests import neighbor_test_query
+from graphveil.audit.query_neighbor_tests import neighbor_test_plan
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import RECOMMENDER, load_any
@@ -141,7 +141,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     named = partial(stage_text, lists=name == RECOMMENDER)
     if plan is not None:
         for query in dict.fromkeys(plan.queries):
-            report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
+            report = neighbor_test_plan(plan.unit, (query,), pairs=pairs, seed=seed)
             if report is None:
                 unseen.append(
                     f"neighbor test of {named(query.describe().stage)}: {reason_without_example(query)}"

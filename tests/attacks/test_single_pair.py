@@ -7,13 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import (
-    SecretEdges,
-    pure_advantage,
-    pure_auc,
-    single_pair,
-    toggle_edge,
-)
+from graphveil.attacks import RocCurve, SecretEdges, pair_scores, pure_advantage, pure_auc, toggle_edge
 from graphveil.attacks.pairs import Score
 from graphveil.data import synthetic
 
@@ -38,6 +32,11 @@ def bit(epsilon: float) -> Score:
     return score
 
 
+def curve(score: Score, graph: gv.Graph, repeats: int) -> RocCurve:
+    joined, apart = pair_scores(score, graph, PAIR, repeats=repeats)
+    return RocCurve.from_scores(np.append(joined, apart), [True] * repeats + [False] * repeats)
+
+
 def test_toggling_twice_changes_nothing() -> None:
     graph = synthetic("tiny")
     there, back = toggle_edge(graph, PAIR), toggle_edge(toggle_edge(graph, PAIR), PAIR)
@@ -47,7 +46,7 @@ def test_toggling_twice_changes_nothing() -> None:
 
 
 def test_randomized_response_reaches_its_bound_and_more_at_twice_the_epsilon() -> None:
-    found, louder = (single_pair(bit(epsilon), GRAPH, PAIR, repeats=REPEATS) for epsilon in (1.0, 2.0))
+    found, louder = (curve(bit(epsilon), GRAPH, REPEATS) for epsilon in (1.0, 2.0))
     least, most = (float((true - false).max()) for false, true in (found.rates, louder.rates))
     assert abs(least - pure_advantage(1.0)) < CHANCE
     assert abs(found.auc - pure_auc(1.0)) < CHANCE
@@ -57,5 +56,5 @@ def test_randomized_response_reaches_its_bound_and_more_at_twice_the_epsilon() -
 @pytest.mark.parametrize("edge", [True, False])
 def test_releases_with_the_edge_are_the_positives(edge: bool) -> None:
     graph = toggle_edge(GRAPH, PAIR) if edge else GRAPH
-    exact = single_pair(lambda one, number: float(len(one.adjacency.indices)), graph, PAIR, repeats=3)
+    exact = curve(lambda one, number: float(len(one.adjacency.indices)), graph, 3)
     assert exact.auc == 1.0

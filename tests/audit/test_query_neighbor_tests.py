@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
+from graphveil.audit import NeighborTestResult, neighbor_test_plan
 from graphveil.audit.example_data import NeighborView, example_data
 from graphveil.audit.query_neighbor_tests import charged_loss, zero_noise_plan
 from graphveil.audit.small_graphs import Family, adjacency, family
@@ -215,7 +215,7 @@ def test_query_with_too_low_a_privacy_cost_is_found(name: str, unit: Unit) -> No
 
 
 def test_queries_and_units_without_small_graphs_are_not_tested() -> None:
-    assert neighbor_test_query(DPSGDQuery(parameters=3, steps=2, noise_multiplier=9.0), OWNER) is None
+    assert neighbor_test_plan(OWNER, (DPSGDQuery(parameters=3, steps=2, noise_multiplier=9.0),)) is None
     assert family(LocalAttributes(), np.random.default_rng(0), (0,)) is None
     with pytest.raises(NotImplementedError, match="NonPrivate"):
         charged_loss(NonPrivate(), (0,))

@@ -4855,7 +4855,7 @@ BUGS = [
                 "pass",
             )
         ],
-        test="tests/serve/test_malformed_requests.py::test_a_malformed_request_keeps_no_place[malformed JSON-/v1/predict]",
+        test="tests/serve/test_malformed_requests.py::test_a_malformed_request_keeps_no_place[malformed JSON]",
     ),
     dict(
         name="heads_have_no_bound",
