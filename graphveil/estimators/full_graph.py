@@ -3,17 +3,16 @@
 ``GCN`` and ``GAT`` are non-private references. With ``perturb`` they read the edges of a released graph only.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from graphveil._util import checks
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import DirectedEdge, LocalAttributes, NoUnit
 from graphveil.data import Graph
@@ -35,10 +34,11 @@ from graphveil.estimators.session import Session
 from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.nn.message_passing import (
     HEADS,
-    GatArchitecture,
-    GcnArchitecture,
+    GatNetwork,
+    GcnNetwork,
     LayerKind,
-    ResidualArchitecture,
+    ResidualNetwork,
+    SageNetwork,
 )
 from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
@@ -67,13 +67,10 @@ _ON_PERTURBED_EDGES = rejected(
 )
 
 
-class NetworkArchitecture(Protocol):
-    """The architecture of a network that passes messages along exact edges; see the modules of ``nn``."""
-
-    def build(self, features: int, classes: int, *, generator: torch.Generator) -> nn.Module:
-        """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
-
-
+# A network of which features, classes and the generator of its parameters are open. It maps a batch of all
+# nodes and an adjacency to logits.
+Shape = partial[nn.Module]
+_NETWORKS: dict[LayerKind, type[nn.Module]] = {"gcn": GcnNetwork, "sage": SageNetwork, "gat": GatNetwork}
 GRAPH_INPUT_NOTE = (
     "the model was trained on a released graph, drawn once by {mechanism}, and predicts on it alone: no "
     "prediction reads a true edge"
@@ -165,7 +162,7 @@ class FullGraphMethod(GraphReleaseMethod):
     selects_by_metric: ClassVar[bool] = True
     weighs_classes: ClassVar[bool] = True
 
-    shape: NetworkArchitecture
+    shape: Shape
     schedule: TrainingSchedule
 
     def check(self, view: Graph) -> None:
@@ -178,7 +175,7 @@ class FullGraphMethod(GraphReleaseMethod):
     def fit(self, view: Graph, session: Session) -> FitResult:
         published, view = self.released(view, session)
         generator = session.streams.torch(self.stream_name)
-        network = self.shape.build(view.num_features, self.head.width(view), generator=generator)
+        network = self.shape(view.num_features, self.head.width(view), generator=generator)
         everything = batch_of(view.x)
         with session.stage("classifier"):
             fit_nonprivate(
@@ -197,12 +194,11 @@ class FullGraphMethod(GraphReleaseMethod):
         return FitResult(trained=trained, proba=trained.proba(view), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
-        return TrainedFullGraph(self, restored(self.shape, state, sizes))
+        network = self.shape(sizes.width, sizes.classes, generator=torch.Generator())
+        return TrainedFullGraph(self, restored(network, state))
 
 
-def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
-    generator = PublicStreams(0).torch("restore")
-    network = shape.build(sizes.width, sizes.classes, generator=generator)
+def restored(network: nn.Module, state: State) -> nn.Module:
     network.load_state_dict(state)
     return network.eval()
 
@@ -295,21 +291,23 @@ class FullGraphKeywords(Estimator):
             mechanism=self._mechanism(),
         )
 
-    @abstractmethod
-    def _shape(self) -> NetworkArchitecture:
-        """Return the architecture of the network."""
+    def _shape(self) -> Shape:
+        """Return the network, by default a GCN."""
+        return self._network("gcn")
 
-    def _residual(self, layer: LayerKind, heads: int = 1) -> ResidualArchitecture:
+    def _network(self, layer: LayerKind, **own: int) -> Shape:
+        style = self._layer_options()
+        keywords: dict[str, Any] = {"hidden": self.hidden, "depth": self._depth(), "style": style}
+        if not self.residual:
+            return partial(_NETWORKS[layer], **keywords, **own)
         if self.batch_norm:
             raise ConfigError(
                 "residual=True already uses layer normalization, so it cannot be combined with "
                 "batch_norm=True. Omit batch_norm."
             )
-        style = self._layer_options()
         del style["batch_norm"]
-        return ResidualArchitecture(
-            layer=layer, hidden=self.hidden, depth=self._depth(), style=style, heads=heads
-        )
+        kind: type[nn.Module] = ResidualNetwork
+        return partial(kind, layer=layer, heads=own.get("heads", 1), **keywords)
 
     def _layer_options(self, *, normed: bool = True) -> dict[str, Any]:
         checks.width(hidden=self.hidden)
@@ -384,10 +382,6 @@ class GCN(FullGraphKeywords):
     def _task_head(self) -> TaskHead:
         return MULTILABEL if self.multi_label else MULTICLASS
 
-    def _shape(self) -> NetworkArchitecture:
-        shape = GcnArchitecture(hidden=self.hidden, depth=self._depth(), style=self._layer_options())
-        return self._residual("gcn") if self.residual else shape
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GAT(FullGraphKeywords):
@@ -425,9 +419,7 @@ class GAT(FullGraphKeywords):
 
     heads: int = HEADS
 
-    def _shape(self) -> NetworkArchitecture:
-        style = self._layer_options()
+    def _shape(self) -> Shape:
         checks.width(heads=self.heads)
         checks.width(**{"heads * hidden": self.heads * self.hidden})
-        shape = GatArchitecture(hidden=self.hidden, heads=self.heads, depth=self._depth(), style=style)
-        return self._residual("gat", self.heads) if self.residual else shape
+        return self._network("gat", heads=self.heads)

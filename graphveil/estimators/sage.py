@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil.estimators.full_graph import FullGraphKeywords, NetworkArchitecture
-from graphveil.nn.message_passing import SageArchitecture
+from graphveil.estimators.full_graph import FullGraphKeywords, Shape
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,13 +44,6 @@ class SAGE(FullGraphKeywords):
     pre_layers: int = 2
     post_layers: int = 1
 
-    def _shape(self) -> NetworkArchitecture:
+    def _shape(self) -> Shape:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
-        shape = SageArchitecture(
-            hidden=self.hidden,
-            depth=self._depth(),
-            style=self._layer_options(),
-            pre_layers=self.pre_layers,
-            post_layers=self.post_layers,
-        )
-        return self._residual("sage") if self.residual else shape
+        return self._network("sage", pre_layers=self.pre_layers, post_layers=self.post_layers)

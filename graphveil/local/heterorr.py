@@ -20,7 +20,6 @@ from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
-    NetworkArchitecture,
 )
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.mlp import MLP
@@ -45,7 +44,6 @@ from graphveil.local.reports import (
 )
 from graphveil.mechanisms import FeatureMechanism, LocalNoise
 from graphveil.mechanisms.features import check_budget
-from graphveil.nn.message_passing import GcnArchitecture
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
 
@@ -202,11 +200,6 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
             report_config=ReportConfig.from_keywords(privacy_config, features=self._feature_keywords()),
         )
         return self._method(HeteroMethod, graph_method=graph_method, feature_randomizer=feature_randomizer)
-
-    def _shape(self) -> NetworkArchitecture:
-        if self.residual:
-            return self._residual("gcn")
-        return GcnArchitecture(hidden=self.hidden, depth=self._depth(), style=self._layer_options())
 
     def _feature_keywords(self) -> FeatureKeywords:
         return FeatureKeywords(**self._named(FeatureKeywords))

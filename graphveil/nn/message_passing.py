@@ -27,21 +27,6 @@ from graphveil.errors import GraphError
 from graphveil.nn.layers import Batch, FeedForward, Hidden, Linear, SparseRows, multiply, unit_rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class GcnArchitecture:
-    """The architecture of a ``GcnNetwork``."""
-
-    hidden: int
-    depth: int
-    style: dict[str, Any]
-
-    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GcnNetwork":
-        widths = [features, *[self.hidden] * (self.depth - 1), classes]
-        maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
-        hidden = [Hidden(width, generator=generator, **self.style) for width in widths[1:-1]]
-        return GcnNetwork(maps, hidden)
-
-
 class GcnLayer(nn.Module):
     """One convolution, followed by its ``Hidden``."""
 
@@ -55,11 +40,22 @@ class GcnLayer(nn.Module):
 
 
 class GcnNetwork(nn.Module):
-    """Convolutions, each but the last followed by its ``Hidden``."""
+    """Convolutions, each but the last followed by its ``Hidden`` of some style."""
 
-    def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        *,
+        hidden: int,
+        depth: int,
+        style: dict[str, Any],
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
-        self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
+        widths = [features, *[hidden] * (depth - 1), classes]
+        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
+        self._hidden = nn.ModuleList(Hidden(width, generator=generator, **style) for width in widths[1:-1])
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
         h: Batch = x
@@ -181,30 +177,28 @@ class GatLayer(nn.Module):
         return cast(Tensor, self._hidden(self._attention(rows, InEdgeIndex.from_adjacency(adjacency))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class GatArchitecture:
-    """The architecture of a ``GatNetwork``."""
-
-    hidden: int
-    heads: int
-    depth: int
-    style: dict[str, Any]
-
-    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GatNetwork":
-        wide = self.heads * self.hidden
-        inputs = [features, *[wide] * (self.depth - 1)]
-        rounds = [GraphAttention(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
-        rounds.append(GraphAttention(inputs[-1], classes, 1, generator))
-        hidden = [Hidden(wide, generator=generator, **self.style) for _ in inputs[:-1]]
-        return GatNetwork(rounds, hidden)
-
-
 class GatNetwork(nn.Module):
-    """Attention layers, each but the last followed by its ``Hidden``."""
+    """Attention layers, each but the last followed by its ``Hidden`` of some style."""
 
-    def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        *,
+        hidden: int,
+        heads: int,
+        depth: int,
+        style: dict[str, Any],
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
-        self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
+        wide = heads * hidden
+        inputs = [features, *[wide] * (depth - 1)]
+        outputs = [(hidden, heads)] * (depth - 1) + [(classes, 1)]
+        self._rounds = nn.ModuleList(
+            GraphAttention(i, *o, generator) for i, o in zip(inputs, outputs, strict=True)
+        )
+        self._hidden = nn.ModuleList(Hidden(wide, generator=generator, **style) for _ in inputs[:-1])
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
         edges = InEdgeIndex.from_adjacency(adjacency)
@@ -216,50 +210,6 @@ class GatNetwork(nn.Module):
             if depth < len(self._hidden):
                 h = self._hidden[depth](h)
         return cast(Tensor, h)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SageArchitecture:
-    """The architecture of a ``SageNetwork``.
-
-    pre_layers: Dense layers before message passing.
-    post_layers: Dense layers after it, including the output layer.
-    unit: Whether vectors are L2-normalized before and after message passing.
-    unit_rounds: Whether they are L2-normalized after each message-passing layer.
-    """
-
-    hidden: int
-    depth: int
-    style: dict[str, Any]
-    pre_layers: int
-    post_layers: int
-    unit: bool = False
-    unit_rounds: bool = False
-
-    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "SageNetwork":
-        style = {"generator": generator, **self.style}
-        first, last = self.widths(features, classes)
-        before = FeedForward(first, plain_last=False, **style)
-        unit = self.unit or self.unit_rounds
-        rounds = [
-            SageLayer(self.hidden, Hidden(self.hidden, **style), generator=generator, unit=unit)
-            for _ in range(self.depth)
-        ]
-        return SageNetwork(before, rounds, FeedForward(last, **style), unit=self.unit)
-
-    def widths(self, features: int, classes: int) -> tuple[list[int], list[int]]:
-        width = self.hidden
-        return [features, *[width] * self.pre_layers], [*[width] * self.post_layers, classes]
-
-
-@dataclass(frozen=True)
-class AffineMaps:
-    """The affine maps of a network with one message-passing layer: before it, own, of the sum, after it."""
-
-    before: list[Linear]
-    own: Linear
-    incoming: Linear
-    after: list[Linear]
 
 
 class SageLayer(nn.Module):
@@ -285,12 +235,37 @@ class SageLayer(nn.Module):
 
 
 class SageNetwork(nn.Module):
-    """Dense layers, message-passing layers, dense layers; ``unit`` L2-normalizes before message passing."""
+    """Dense layers, message-passing layers, dense layers.
+
+    Args:
+        pre_layers: Dense layers before message passing.
+        post_layers: Dense layers after it, including the output layer.
+        unit: Whether vectors are L2-normalized before and after message passing.
+        unit_rounds: Whether they are L2-normalized after each message-passing layer.
+    """
 
     def __init__(
-        self, before: FeedForward, rounds: list[SageLayer], after: FeedForward, *, unit: bool = False
+        self,
+        features: int,
+        classes: int,
+        *,
+        hidden: int,
+        depth: int,
+        style: dict[str, Any],
+        pre_layers: int,
+        post_layers: int,
+        generator: torch.Generator,
+        unit: bool = False,
+        unit_rounds: bool = False,
     ) -> None:
         super().__init__()
+        style = {"generator": generator, **style}
+        before = FeedForward([features, *[hidden] * pre_layers], plain_last=False, **style)
+        rounds = [
+            SageLayer(hidden, Hidden(hidden, **style), generator=generator, unit=unit or unit_rounds)
+            for _ in range(depth)
+        ]
+        after = FeedForward([*[hidden] * post_layers, classes], **style)
         self._before, self._rounds, self._after = before, nn.ModuleList(rounds), after
         self._unit = unit
 
@@ -306,41 +281,8 @@ class SageNetwork(nn.Module):
             h = layer(h, adjacency)
         return cast(Tensor, self._after(h))
 
-    def maps(self) -> AffineMaps:
-        layer = cast(SageLayer, self._rounds[0])
-        return AffineMaps(self._before.affines(), layer._own, layer._incoming, self._after.affines())
-
 
 LayerKind = Literal["gcn", "sage", "gat"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidualArchitecture:
-    """The architecture of a ``ResidualNetwork``.
-
-    heads: Heads of attention layers, each of width ``hidden``.
-    """
-
-    layer: LayerKind
-    hidden: int
-    depth: int
-    style: dict[str, Any]
-    heads: int = 1
-
-    def build(self, features: int, classes: int, *, generator: torch.Generator) -> "ResidualNetwork":
-        before = FeedForward([features, self.hidden], plain_last=False, generator=generator, **self.style)
-        layers = [
-            ResidualLayer(self.hidden, self._messages(generator), self.heads, generator=generator)
-            for _ in range(self.depth)
-        ]
-        return ResidualNetwork(before, layers, Linear(self.hidden, classes, generator=generator))
-
-    def _messages(self, generator: torch.Generator) -> nn.Module:
-        hidden = Hidden(self.hidden * self.heads, generator=generator, batch_norm=False, **self.style)
-        if self.layer == "gat":
-            return GatLayer(self.hidden, self.heads, hidden, generator=generator)
-        kind = GcnLayer if self.layer == "gcn" else SageLayer
-        return kind(self.hidden, hidden, generator=generator)
 
 
 class ResidualLayer(nn.Module):
@@ -356,12 +298,38 @@ class ResidualLayer(nn.Module):
 
 
 class ResidualNetwork(nn.Module):
-    """A dense layer, residual layers, layer norm, and an affine output."""
+    """A dense layer, residual layers, layer norm, and an affine output.
 
-    def __init__(self, before: FeedForward, layers: list[ResidualLayer], output: Linear) -> None:
+    Args:
+        heads: Heads of attention layers, each of width ``hidden``.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        *,
+        layer: LayerKind,
+        hidden: int,
+        depth: int,
+        style: dict[str, Any],
+        generator: torch.Generator,
+        heads: int = 1,
+    ) -> None:
         super().__init__()
-        self._before, self._layers, self._output = before, nn.ModuleList(layers), output
-        self._norm = nn.LayerNorm(output.weight.shape[0])
+
+        def messages() -> nn.Module:
+            own = Hidden(hidden * heads, generator=generator, batch_norm=False, **style)
+            if layer == "gat":
+                return GatLayer(hidden, heads, own, generator=generator)
+            return (GcnLayer if layer == "gcn" else SageLayer)(hidden, own, generator=generator)
+
+        self._before = FeedForward([features, hidden], plain_last=False, generator=generator, **style)
+        self._layers = nn.ModuleList(
+            ResidualLayer(hidden, messages(), heads, generator=generator) for _ in range(depth)
+        )
+        self._output = Linear(hidden, classes, generator=generator)
+        self._norm = nn.LayerNorm(hidden)
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
         h = cast(Tensor, self._before(x))

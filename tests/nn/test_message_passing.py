@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.nn.layers import Hidden, batch_of
-from graphveil.nn.message_passing import GatArchitecture, GraphAttention, InEdgeIndex, SageLayer, convolve
+from graphveil.nn.message_passing import GatNetwork, GraphAttention, InEdgeIndex, SageLayer, convolve
 
 NODES, WIDTH, HEADS = 7, 3, 2
 DIRECTED = pytest.mark.parametrize("directed", [False, True])
@@ -54,8 +54,7 @@ def test_attention_equals_a_masked_softmax_with_its_gradients(directed: bool, sc
 
 def test_attention_reads_sparse_features_like_dense_ones() -> None:
     style = {"activation": "relu", "batch_norm": False, "dropout": 0.0}
-    architecture = GatArchitecture(hidden=WIDTH, heads=HEADS, depth=3, style=style)
-    network = architecture.build(5, 4, generator=stream())
+    network = GatNetwork(5, 4, hidden=WIDTH, heads=HEADS, depth=3, style=style, generator=stream())
     x = np.eye(NODES, 5, dtype=np.float32)
     answers = [network(batch_of(kind), some_edges()) for kind in (torch.from_numpy(x), sparse.csr_array(x))]
     assert answers[0].shape == (NODES, 4)

@@ -26,9 +26,8 @@ from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries import edge_training
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.held_out import select_one_direction
-from graphveil.nn.layers import FeedForward, Hidden
-from graphveil.nn.message_passing import SageLayer, SageNetwork
-from graphveil.papers.as_published.subgraph_sums import SubgraphClippedSum, neighbor_table
+from graphveil.nn.message_passing import SageNetwork
+from graphveil.papers.as_published.subgraph_sums import AffineMaps, SubgraphClippedSum, neighbor_table
 
 MARGIN = 1e-6  # of every implementation, relative to the clipping norm
 CLIPS = (1e-9, 1e-3, 0.1, 1.0, 30.0, 1e9)
@@ -251,20 +250,24 @@ def subgraph_case(rng: Rng, clip_per: Any) -> Case:
     (count, classes), nodes = sizes_of(rng), int(rng.integers(7, 12))
     most, features, width = (int(size) for size in rng.integers(1, 5, size=3))
     style: Any = {
-        "generator": torch.Generator().manual_seed(int(rng.integers(1 << 30))),
         "activation": "selu",
         "batch_norm": False,
         "dropout": 0.0,
     }
-    layer = SageLayer(width, Hidden(width, **style), generator=style["generator"], unit=True)
-    before, after = ([width] * int(size) for size in rng.integers(1, 3, size=2))
+    generator = torch.Generator().manual_seed(int(rng.integers(1 << 30)))
+    before, after = (int(size) for size in rng.integers(1, 3, size=2))
     network = SageNetwork(
-        FeedForward([features, *before], plain_last=False, **style),
-        [layer],
-        FeedForward([*after, classes], **style),
+        features,
+        classes,
+        hidden=width,
+        depth=1,
+        style=style,
+        pre_layers=before,
+        post_layers=after,
         unit=True,
+        generator=generator,
     )
-    maps = randomize(network, rng).double().maps()
+    maps = AffineMaps.from_network(randomize(network, rng).double())
     linears = [*maps.before, maps.own, maps.incoming, *maps.after]
     parameters = [part for one in linears for part in (one.weight, one.bias)]
     source, target = rng.integers(nodes, size=(2, 3 * nodes))

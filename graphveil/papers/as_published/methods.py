@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from graphveil.estimators import full_graph
-from graphveil.estimators.full_graph import FullGraphMethod, NetworkArchitecture
+from graphveil.estimators.full_graph import FullGraphMethod, Shape
 from graphveil.estimators.method import Method
 from graphveil.local import heterorr, lpgnn
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.lpgnn import NetworkMethod
 from graphveil.local.reports import FeatureKeywords
-from graphveil.nn.message_passing import GcnArchitecture
+from graphveil.nn.message_passing import GcnNetwork
 from graphveil.papers import simgat
 from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
 from graphveil.papers.as_published.published import AsPublished, PublishedMethod, rebuilt
@@ -126,11 +127,11 @@ class HeteroRR(AsPublished, heterorr.HeteroRR):
             feature_randomizer=replace(found.feature_randomizer, notes=(PUBLIC_WEIGHTS_NOTE,)),
         )
 
-    def _shape(self) -> NetworkArchitecture:
+    def _shape(self) -> Shape:
         shape = super()._shape()
-        if not isinstance(shape, GcnArchitecture):
+        if shape.func is not GcnNetwork:
             return shape
-        return replace(shape, style={**shape.style, "batch_norm": bool(self.batch_norm)})
+        return partial(shape, style={**shape.keywords["style"], "batch_norm": bool(self.batch_norm)})
 
     def _feature_keywords(self) -> FeatureKeywords:
         given = super()._feature_keywords()

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from functools import partial
+from typing import Any, ClassVar, get_args
 
 import torch
 
@@ -16,23 +17,26 @@ from graphveil.core.unit import NodeRecord
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators import sage
-from graphveil.estimators.full_graph import (
-    restored,
-)
+from graphveil.estimators.full_graph import restored
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.private_training import DPSGDTraining, count_parameters, fit_dpsgd
+from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import batch_of
-from graphveil.nn.message_passing import SageArchitecture
+from graphveil.nn.message_passing import SageNetwork
 from graphveil.papers.as_published import renyi
 from graphveil.papers.as_published.edge_samples import sample_total_degree
 from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
 from graphveil.papers.as_published.methods import PublishedFullGraph
 from graphveil.papers.as_published.published import AsPublished, ReadsRecords, rebuilt
-from graphveil.papers.as_published.subgraph_sums import ClipPer, SubgraphClippedSum, neighbor_table
+from graphveil.papers.as_published.subgraph_sums import (
+    AffineMaps,
+    ClipPer,
+    SubgraphClippedSum,
+    neighbor_table,
+)
 from graphveil.perturb import GraphMechanism
 
 _UNPROVED = (
@@ -114,25 +118,18 @@ class SAGE(AsPublished, sage.SAGE):
             return found
         config = replace(found.privacy_config, deviations=())  # the mechanism has its own
         shape = found.shape
-        if isinstance(shape, SageArchitecture):
-            shape = replace(shape, depth=self._depth(1), unit_rounds=True)
+        if not self.residual:
+            shape = partial(shape, depth=self._depth(1), unit_rounds=True)
         return replace(found, privacy_config=config, shape=shape)
 
     def _over_subgraphs(self) -> Method:
         checks.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
-        shape = SageArchitecture(
-            hidden=self.hidden,
-            depth=self._depth(1),
-            style=self._layer_options(normed=False),
-            pre_layers=self.pre_layers,
-            post_layers=self.post_layers,
-            unit=True,
-        )
+        style, depth = self._layer_options(normed=False), self._depth(1)
         if self.residual:
             raise ConfigError(
                 "residual=True is supported with unit 'none' and with perturbed graphs only. Omit it."
             )
-        if shape.depth != 1:
+        if depth != 1:
             raise ConfigError(
                 f"layers={self.layers} is not supported under node-level units, because a record would "
                 "affect the gradients of nodes beyond its neighbors. Use layers=1."
@@ -148,7 +145,7 @@ class SAGE(AsPublished, sage.SAGE):
             )
         return self._method(
             NodeLevelSAGE,
-            shape=shape,
+            style=style,
             schedule=PrivateSchedule(
                 epochs=_EPOCHS if self.epochs is None else self.epochs,
                 batch_size=_BATCH if self.batch_size is None else self.batch_size,
@@ -168,7 +165,10 @@ class NodeLevelSAGE(ReadsRecords):
         max_sampled_degree: D, the number of edges that a node keeps.
     """
 
-    shape: SageArchitecture
+    hidden: int
+    pre_layers: int
+    post_layers: int
+    style: dict[str, Any]
     schedule: PrivateSchedule
     max_sampled_degree: int
     clip_per: ClipPer
@@ -194,14 +194,26 @@ class NodeLevelSAGE(ReadsRecords):
         by_row = self.clip_per == "row"
         reach = self.max_sampled_degree**2 + 1 if by_row else self.max_sampled_degree
         steps = replace(training.query(2 * (self.max_sampled_degree + 1) * z), reach=reach)
-        push = OutEdgeSumQuery(dim=self.shape.hidden, sigma=z, out_degree_bound=self.max_sampled_degree)
+        push = OutEdgeSumQuery(dim=self.hidden, sigma=z, out_degree_bound=self.max_sampled_degree)
         return ReleasePlan(self.privacy_config.unit, (steps, push), delta)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before their noise multiplier is chosen."""
-        dense = sum(count_parameters(*part) for part in self.shape.widths(sizes.width, sizes.classes))
-        parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
-        return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
+        return DPSGDTraining.for_module(self.network(sizes), self.schedule, sizes.records)
+
+    def network(self, sizes: PublicSizes, generator: torch.Generator | None = None) -> SageNetwork:
+        """Return an untrained network; parameters to be replaced need no generator."""
+        return SageNetwork(
+            sizes.width,
+            sizes.classes,
+            hidden=self.hidden,
+            depth=1,
+            style=self.style,
+            pre_layers=self.pre_layers,
+            post_layers=self.post_layers,
+            unit=True,
+            generator=torch.Generator() if generator is None else generator,
+        )
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
@@ -212,16 +224,20 @@ class NodeLevelSAGE(ReadsRecords):
         sample = view.replace(adjacency=sample_total_degree(view.adjacency, most, rng))
         release = session.open(sample, record_groups(view))
         generator = session.streams.torch(self.stream_name)
-        network = self.shape.build(view.num_features, view.num_classes, generator=generator)
+        network = self.network(self.sizes_of(sample), generator)
         roots = members(sample, "train")
         table, labels = neighbor_table(sample.adjacency, roots, most), sample.y[roots]
-        activation = self.shape.style["activation"]
         with session.stage("classifier"):  # the last parameters are kept
             fit_dpsgd(
                 "classifier",
                 network,
                 lambda: SubgraphClippedSum(
-                    network.maps(), activation, sample.x, table, labels, self.clip_per
+                    AffineMaps.from_network(network),
+                    self.style["activation"],
+                    sample.x,
+                    table,
+                    labels,
+                    self.clip_per,
                 ),
                 self.training(self.sizes_of(sample)),
                 release,
@@ -238,7 +254,7 @@ class NodeLevelSAGE(ReadsRecords):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedNodeLevelSAGE":
-        return TrainedNodeLevelSAGE(self.name, restored(self.shape, state, sizes))
+        return TrainedNodeLevelSAGE(self.name, restored(self.network(sizes), state))
 
 
 @dataclass(frozen=True, eq=False)

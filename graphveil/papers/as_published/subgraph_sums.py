@@ -5,6 +5,7 @@ loss. The public reference clips the contribution of each node's vector to the g
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -17,7 +18,8 @@ from graphveil.core.clipping.ghost_modules import Activation, tensors_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.features import Features
 from graphveil.core.features import rows as rows_of
-from graphveil.nn.message_passing import AffineMaps
+from graphveil.nn.layers import Linear
+from graphveil.nn.message_passing import SageLayer, SageNetwork
 
 _ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
@@ -26,6 +28,21 @@ ClipPer = Literal["row", "root"]
 Rows = list[Tensor]
 RowPairs = list[tuple[Tensor, Tensor]]
 Pairs = Sequence[tuple[Features, Tensor]]  # inputs of a map, and the gradient by its output
+
+
+@dataclass(frozen=True)
+class AffineMaps:
+    """The affine maps of a network with one message-passing layer: before it, own, of the sum, after it."""
+
+    before: list[Linear]
+    own: Linear
+    incoming: Linear
+    after: list[Linear]
+
+    @classmethod
+    def from_network(cls, network: SageNetwork) -> "AffineMaps":
+        layer = cast(SageLayer, network._rounds[0])
+        return cls(network._before.affines(), layer._own, layer._incoming, network._after.affines())
 
 
 def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int) -> Tensor:

@@ -10,10 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.nn.layers import FeedForward, Hidden
-from graphveil.nn.message_passing import SageLayer, SageNetwork
+from graphveil.nn.message_passing import SageNetwork
 from graphveil.papers.as_published.edge_samples import sample_total_degree
-from graphveil.papers.as_published.subgraph_sums import ClipPer, SubgraphClippedSum, neighbor_table
+from graphveil.papers.as_published.subgraph_sums import (
+    AffineMaps,
+    ClipPer,
+    SubgraphClippedSum,
+    neighbor_table,
+)
 
 NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 
@@ -21,15 +25,21 @@ NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 def network(pre: int, post: int, activation: str) -> SageNetwork:
     generator = torch.Generator().manual_seed(pre + post)
     style: dict[str, Any] = {
-        "generator": generator,
         "activation": activation,
         "batch_norm": False,
         "dropout": 0.0,
     }
-    before = FeedForward([FEATURES, *[WIDTH] * pre], plain_last=False, **style)
-    rounds = [SageLayer(WIDTH, Hidden(WIDTH, **style), generator=generator, unit=True)]
-    after = FeedForward([*[WIDTH] * post, CLASSES], **style)
-    return SageNetwork(before, rounds, after, unit=True).double()
+    return SageNetwork(
+        FEATURES,
+        CLASSES,
+        hidden=WIDTH,
+        depth=1,
+        style=style,
+        pre_layers=pre,
+        post_layers=post,
+        unit=True,
+        generator=generator,
+    ).double()
 
 
 def graph(seed: int = 0) -> Adjacency:
@@ -58,7 +68,9 @@ def summed(
     clip: float,
     clip_per: ClipPer = "root",
 ) -> Tensor:
-    sums = SubgraphClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), labels, clip_per)
+    sums = SubgraphClippedSum(
+        AffineMaps.from_network(model), "selu", x, neighbor_table(edges, ROOTS, MOST), labels, clip_per
+    )
     sums.add(torch.arange(len(ROOTS)), clip)
     return sums.sums.clone()
 
@@ -70,7 +82,7 @@ def one_root(model: SageNetwork, x: Tensor, edges: Adjacency, root: int, label: 
     senders = edges.indices[edges.indptr[root] : edges.indptr[root + 1]].long()
     logits = model.read(rows[root : root + 1], rows[senders].sum(dim=0, keepdim=True))
     cross_entropy(logits, torch.tensor([label])).backward()
-    maps = model.maps()
+    maps = AffineMaps.from_network(model)
     linears = [*maps.before, maps.own, maps.incoming, *maps.after]
     return torch.cat([part.grad.reshape(-1) for one in linears for part in (one.weight, one.bias)])
 
@@ -101,7 +113,7 @@ def test_sums_per_root_equal_autograd(as_sparse, pre, post, clip):
 
 def parts_of_rows(model: SageNetwork, x: Tensor, edges: Adjacency, labels: Tensor) -> Tensor:
     """Return what each row adds to the gradient of the batch, (N, p): each has a copy of the weights."""
-    maps = model.maps()
+    maps = AffineMaps.from_network(model)
     linears = [*maps.before, maps.own, maps.incoming, *maps.after]
     copies = [
         part.detach().expand(NODES, *part.shape).clone().requires_grad_()
@@ -149,7 +161,7 @@ class WholeGraph(nn.Module):
 
     def __init__(self, model: SageNetwork, edges: Adjacency) -> None:
         super().__init__()
-        maps = model.maps()
+        maps = AffineMaps.from_network(model)
         self._pre, self._edges = len(maps.before), edges
         self.layers = nn.ModuleList()
         for one in (*maps.before, maps.own, maps.incoming, *maps.after):
@@ -190,7 +202,9 @@ def test_rows_that_are_not_finite_contribute_nothing(as_sparse):
     found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, "row")
     assert found.isfinite().all()
     assert float(found.norm()) > 0
-    sums = SubgraphClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), LABELS, "row")
+    sums = SubgraphClippedSum(
+        AffineMaps.from_network(model), "selu", x, neighbor_table(edges, ROOTS, MOST), LABELS, "row"
+    )
     sums.add(torch.arange(0), 1.0)
     assert not sums.sums.any()
 
