@@ -46,7 +46,7 @@ from graphveil.core.features import to_dense
 from graphveil.core.queries.out_edge_sums import simplex_codes
 from graphveil.data import RECIPES, Graph
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.gnn.one_hop import TrainedOneHopGNN
+from graphveil.estimators.gnn.module_training import TrainedGNN
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -143,7 +143,7 @@ def _encoder_accuracy(model: gv.PrivateGNN, graph: Graph) -> float:
     """Return the test accuracy of the encoder, which reads no edges."""
     assert model._fit is not None
     trained = model._fit.trained  # the encoder has no public name
-    assert isinstance(trained, TrainedOneHopGNN)
+    assert isinstance(trained, TrainedGNN) and trained.encoder is not None
     predicted, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.labeled_in("test")
     return float((predicted[test] == graph.y[test]).float().mean())
 

@@ -13,9 +13,10 @@ from graphveil.core.unit import LocalAttributes, Node, NodeBoundedDegree, NodeUn
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.gnn.multi_hop import MultiHopGNN, TrainedMultiHopGNN
-from graphveil.estimators.gnn.one_hop import OneHopGNN, TrainedOneHopGNN
+from graphveil.estimators.fitted import FittedAttribute, FittedModel
+from graphveil.estimators.gnn.module_training import TrainedGNN
+from graphveil.estimators.gnn.multi_hop import MultiHopGNN
+from graphveil.estimators.gnn.one_hop import OneHopGNN
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.requirements import EDGE_LEVEL, REGRESSION_METHODS, Rejections, rejected
 
@@ -46,7 +47,7 @@ _NO_PROOF = {
 
 
 def _module_of(fit: FittedModel) -> nn.Module | None:
-    return fit.trained.module if isinstance(fit.trained, TrainedOneHopGNN | TrainedMultiHopGNN) else None
+    return fit.trained.module if isinstance(fit.trained, TrainedGNN) else None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -155,7 +156,7 @@ class PrivateGNN(Estimator):
     clip: float = 1.0
     learning_rate: float = 0.02
 
-    module_ = FittedAttribute[nn.Module | None](_module_of, none_before_fit)
+    module_ = FittedAttribute[nn.Module | None](_module_of)
 
     @property
     def _rejections(self) -> Rejections:
@@ -163,8 +164,6 @@ class PrivateGNN(Estimator):
         return _NO_RECORDS | _NO_SHARED_EDGES | _NO_PROOF.get(self.neighborhood, {})
 
     def _check_config(self) -> None:
-        checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
-        checks.one_of(("codes", "none"), start=self.start)
         super()._check_config()
         if not self.module:
             raise ConfigError(

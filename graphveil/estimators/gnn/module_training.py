@@ -1,8 +1,9 @@
-"""Training of a custom module on ego graphs, which both private GNNs share."""
+"""What both private GNNs share: a custom module, and its training on ego graphs."""
 
-from dataclasses import replace
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,13 +22,26 @@ from graphveil.core.clipping.ego_graphs import (
 from graphveil.core.clipping.isolation import ModuleCopies, synthetic_records
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.release import Release
-from graphveil.errors import ConfigError
-from graphveil.estimators.method import State, part_of
+from graphveil.data import Graph
+from graphveil.errors import ConfigError, PrivacyError
+from graphveil.estimators.method import (
+    FittedGraphModel,
+    Method,
+    State,
+    part_of,
+    unknown_training_nodes_error,
+)
 from graphveil.estimators.own.code import Factory, build_module, is_registered
-from graphveil.estimators.own.module_checks import random_tree, training_error_message
-from graphveil.estimators.private_training import DPSGDTraining, fit_dpsgd
-from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.own.module_checks import (
+    random_tree,
+    reject_mixing,
+    reject_unsupported_types,
+    training_error_message,
+)
+from graphveil.estimators.private_training import DPSGDTraining, NoisySoftmax, fit_dpsgd
+from graphveil.estimators.public_sizes import PublicSizes, charged_members, training_groups
 from graphveil.estimators.session import Session
+from graphveil.publish.schemas import uncovered_weights_note
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
 _BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")  # the fastest first
@@ -118,47 +132,107 @@ _STAGE, _PREFIX = "module", "module."  # name of the stage, and of the module's 
 _BATCHES = 20  # default batch size as a share of the training records
 
 
-def new_module(module: Factory | str, widths: tuple[int, int], streams: PublicStreams) -> nn.Module:
-    return build_module(module, *widths, streams.torch(_STAGE)).eval()
-
-
-def plan_training(module: nn.Module, schedule: PrivateSchedule, sizes: PublicSizes) -> DPSGDTraining:
-    """Return a module's steps; the default batch size is a twentieth of the training records."""
-    records = sizes.labeled or sizes.records
-    if schedule.batch_size is None:
-        schedule = replace(schedule, batch_size=-(-records // _BATCHES))
-    return DPSGDTraining.for_module(module, schedule, records)
-
-
-def fit_on_ego_graphs(
-    network: nn.Module,
-    module: nn.Module,
-    records: EgoGraphRecords,
-    labels: Any,
-    widths: tuple[int, int],
-    training: DPSGDTraining,
-    release: Release,
-    session: Session,
-) -> Route:
-    """Train a module on ego graphs as the release's next query, and return how it is executed.
+@dataclass(frozen=True, kw_only=True)
+class EgoGraphMethod(Method):
+    """A custom module that is trained on ego graphs of protected records, as one query of a release.
 
     Args:
-        module: Module to execute: the network, or a module that contains it and adds no parameters.
-        labels: Their classes, or numbers; -1 or NaN for a null record.
-        widths: Number of inputs per node, and number of classes.
+        schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
     """
-    route, code, dtype = choose_route(module, *widths)
-    fit_dpsgd(
-        _STAGE,
-        network,
-        lambda: EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype),
-        training,
-        release,
-        session,
-        # Binds the noise to the module's code: a changed module never reuses the noise of the first one.
-        fingerprint=(code,),
-    )
-    return route
+
+    weighs_classes: ClassVar[bool] = True
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+
+    @abstractmethod
+    def widths(self, sizes: PublicSizes) -> tuple[int, int]:
+        """Return the number of inputs per node, and of outputs."""
+
+    @property
+    @abstractmethod
+    def parents(self) -> Tensor:
+        """Parent of each position of an ego graph, except the root."""
+
+    def executed(self, module: nn.Module, classes: int) -> nn.Module:
+        """Return the module that is executed: the given one, or one that contains it, without parameters."""
+        return module
+
+    def new_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
+        return build_module(self.module, *self.widths(sizes), streams.torch(_STAGE)).eval()
+
+    def check(self, view: Graph) -> None:
+        super().check(view)
+        sizes = self.sizes_of(view)
+        module, widths = self.new_module(sizes, PublicStreams(0)), self.widths(sizes)
+        reject_unsupported_types(module)
+        reject_mixing(module, *widths)
+        executed = self.executed(module, sizes.classes)
+        check_trainable(executed, *widths, self.parents, name=type(module).__name__)
+
+    def trained_on(self, view: Graph) -> Tensor:
+        """Return the public members of the groups that are charged for training, bool (N)."""
+        return charged_members(view, training_groups(metrics=self.privacy_config.private_metrics))
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        return replace(super().sizes_of(view), labeled=int(self.trained_on(view).sum()))
+
+    def training(self, sizes: PublicSizes) -> DPSGDTraining:
+        records, schedule = sizes.labeled or sizes.records, self.schedule
+        if schedule.batch_size is None:
+            schedule = replace(schedule, batch_size=-(-records // _BATCHES))
+        return DPSGDTraining.for_module(self.new_module(sizes, PublicStreams(0)), schedule, records)
+
+    def fit_on_ego_graphs(
+        self,
+        module: nn.Module,
+        records: EgoGraphRecords,
+        labels: Any,
+        sizes: PublicSizes,
+        release: Release,
+        session: Session,
+    ) -> Route:
+        """Train a module on ego graphs as the release's next query, and return how it is executed.
+
+        Args:
+            labels: Their classes, or numbers; -1 or NaN for a null record.
+        """
+        executed = self.executed(module, sizes.classes)
+        route, code, dtype = choose_route(executed, *self.widths(sizes))
+        fit_dpsgd(
+            _STAGE,
+            module,
+            lambda: EgoGraphClippedSum(executed, records, labels, route=route, dtype=dtype),
+            self.training(sizes),
+            release,
+            session,
+            # Binds the noise to the module's code: a changed module never reuses the noise of the first one.
+            fingerprint=(code,),
+        )
+        return route
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedGNN":
+        weights, module = part_of(state, _PREFIX), None
+        if is_registered(self.module):
+            module = self.new_module(sizes, PublicStreams(0))
+            module.load_state_dict(weights)
+        return TrainedGNN(weights=weights, module=module)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedGNN(FittedGraphModel):
+    """Released parameters of the module, by name, and of the encoder if predictions are covered."""
+
+    weights: State
+    module: nn.Module | None
+    encoder: NoisySoftmax | None = None
+
+    def other_graph_error(self) -> PrivacyError:
+        return uncovered_weights_note() if self.encoder is None else unknown_training_nodes_error("gnn")
+
+    def state(self) -> State:
+        own = {} if self.encoder is None else self.encoder.state()
+        return own | {f"{_PREFIX}{name}": part for name, part in self.weights.items()}
 
 
 def public_randomness_key(session: Session, name: str) -> bytes:
@@ -169,18 +243,3 @@ def public_randomness_key(session: Session, name: str) -> bytes:
         return {"key": torch.from_numpy(drawn)}
 
     return session.load_or_compute(name, draw)["key"].numpy().tobytes()
-
-
-def state_of_weights(weights: State) -> State:
-    return {f"{_PREFIX}{name}": part for name, part in weights.items()}
-
-
-def restore_module(
-    module: Factory | str, widths: tuple[int, int], state: State
-) -> tuple[State, nn.Module | None]:
-    weights = part_of(state, _PREFIX)
-    if not is_registered(module):
-        return weights, None
-    restored = new_module(module, widths, PublicStreams(0))
-    restored.load_state_dict(weights)
-    return weights, restored

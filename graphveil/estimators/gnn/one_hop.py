@@ -8,19 +8,17 @@ root only, which is why one record changes one gradient.
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphveil.core.clipping.dpsgd import PrivateSchedule
 from graphveil.core.clipping.ego_graphs import ego_graph_logits
 from graphveil.core.clipping.isolation import finite_rows
 from graphveil.core.features import rows
 from graphveil.core.guarantee import EdgeUse
-from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.bounded_lists import NO_NODE, EgoGraphs, own_ego_graphs
 from graphveil.core.queries.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery, simplex_codes
@@ -29,27 +27,9 @@ from graphveil.core.query import Query
 from graphveil.core.unit import NodeRecord
 from graphveil.core.view import RecordFunction, map_records
 from graphveil.data import Graph
-from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.classcode.node import BudgetSplit, NodeMessages, code_push, train_encoder
-from graphveil.estimators.gnn.module_training import (
-    check_trainable,
-    fit_on_ego_graphs,
-    new_module,
-    plan_training,
-    public_randomness_key,
-    restore_module,
-    state_of_weights,
-)
-from graphveil.estimators.method import (
-    FitResult,
-    FittedGraphModel,
-    Method,
-    State,
-    check_fits,
-    unknown_training_nodes_error,
-)
-from graphveil.estimators.own.code import Factory
-from graphveil.estimators.own.module_checks import reject_mixing, reject_unsupported_types
+from graphveil.estimators.gnn.module_training import EgoGraphMethod, TrainedGNN, public_randomness_key
+from graphveil.estimators.method import FitResult, State, check_fits
 from graphveil.estimators.private_training import (
     DPSGDTraining,
     NoisySoftmax,
@@ -82,58 +62,6 @@ def encoder_share(mu: float, parameters: int, records: int) -> float:
     """
     wanted = 0.1 * math.pow(math.sqrt(parameters) / (mu * records) / 0.0128, 1.7)
     return min(max(wanted, 0.1), 0.4)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneHopPlan:
-    """The queries of a fit, in order, for any scale; the queries of every record cost about that mu.
-
-    Training records are charged for all queries. Validation records are charged in the same way, since
-    nothing is selected on them. With ``metrics`` validation and other records are charged for noisy
-    counts instead. Records outside of training are otherwise charged for their GNN message only, which
-    may have a larger norm.
-
-    Args:
-        unit: ``node-record``; replace-one doubles every sensitivity.
-        shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
-            ``encoder_share`` of the budget.
-
-    >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
-    >>> plan = OneHopPlan(unit=NodeRecord(), features=9, classes=3, training=training, shares=(0.1, 0.15))
-    >>> [query.kind for query in plan.queries(0.5)]
-    ['steps', 'rows', 'steps']
-    """
-
-    unit: NodeRecord
-    features: int
-    classes: int
-    training: DPSGDTraining
-    shares: tuple[float | None, float]
-    metrics: bool = False
-    out_degree_bound: int = 1
-
-    def queries(self, mu: float) -> tuple[Query, ...]:
-        """Return the queries that have a privacy cost of mu for every class of records."""
-        training, parameters = self.training, (self.features + 1) * self.classes
-        encoder, module = self.shares
-        if encoder is None:
-            encoder = encoder_share(mu, parameters, training.records)
-        budget_split = BudgetSplit(encoder=encoder, combiner=module, pushes=(1.0,))
-        noise = budget_split.noise(mu / self.unit.change)
-        pays = training_groups(metrics=self.metrics)
-        encoder_steps = full_batch_steps(
-            parameters, budget_split.encoder_steps, noise.encoder, metrics=self.metrics
-        )
-        # A record that is charged for its message only may send a longer one at the same privacy cost.
-        bounds = tuple(1.0 if paying or self.metrics else noise.bound for paying in pays)
-        (sigma,) = noise.pushes
-        push = code_push(self.unit, self.classes, sigma, bounds, self.out_degree_bound)
-        module_steps = replace(
-            training.query(training.multiplier(mu * math.sqrt(module), self.unit)), pays=pays
-        )
-        spare = mu * math.sqrt(1 - budget_split.aggregation)
-        counts = metric_queries(self.unit, self.classes, spare, spare) if self.metrics else ()
-        return (encoder_steps, push, module_steps, *counts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -281,50 +209,61 @@ def _cut(row: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneHopGNN(Method):
+class OneHopGNN(EgoGraphMethod):
     """A module on 1-hop ego graphs of published aggregates, for unit ``node-record``.
 
     Args:
-        schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
-        shares: Shares of mu^2 for encoder and module. None for the encoder is a public rule of sizes and
-            budget.
+        shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
+            ``encoder_share`` of the budget.
     """
 
-    weighs_classes: ClassVar[bool] = True
-
-    module: Factory | str = field(repr=False)
-    schedule: PrivateSchedule
     shares: tuple[float | None, float]
     leaves: int
     out_degree_bound: int
     use_code_prior: bool
 
-    def check(self, view: Graph) -> None:
-        super().check(view)
-        widths = 2 * view.num_classes, view.num_classes
-        module = new_module(self.module, widths, PublicStreams(0))
-        reject_unsupported_types(module)
-        reject_mixing(module, *widths)
-        executed, parents = self._with_prior(module, view), torch.zeros(self.leaves, dtype=torch.int64)
-        check_trainable(executed, *widths, parents, name=type(module).__name__)
+    def widths(self, sizes: PublicSizes) -> tuple[int, int]:
+        return 2 * sizes.classes, sizes.classes
 
-    def sizes_of(self, view: Graph) -> PublicSizes:
-        members = charged_members(view, training_groups(metrics=self.privacy_config.private_metrics))
-        return replace(super().sizes_of(view), labeled=int(members.sum()))
+    @property
+    def parents(self) -> Tensor:
+        return torch.zeros(self.leaves, dtype=torch.int64)
+
+    def executed(self, module: nn.Module, classes: int) -> nn.Module:
+        """Return the module with the public prior, if it is used."""
+        return CodePriorModule(module, classes) if self.use_code_prior else module
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        unit = self.privacy_config.unit
+        return self.privacy_config.calibrated(sizes, partial(self.queries, sizes, self.training(sizes)))
+
+    def queries(self, sizes: PublicSizes, training: DPSGDTraining, mu: float) -> tuple[Query, ...]:
+        """Return the queries in order, which have a privacy cost of mu for every class of records.
+
+        Training records are charged for all queries. Validation records are charged in the same way, since
+        nothing is selected on them. With metrics validation and other records are charged for noisy counts
+        instead. Records outside of training are otherwise charged for their GNN message only, which may have
+        a larger norm.
+        """
+        unit, metrics = self.privacy_config.unit, self.privacy_config.private_metrics
         assert isinstance(unit, NodeRecord)
-        one_hop_plan = OneHopPlan(
-            unit=unit,
-            features=sizes.width,
-            classes=sizes.classes,
-            training=self._plan_training(sizes),
-            shares=self.shares,
-            metrics=self.privacy_config.private_metrics,
-            out_degree_bound=self.out_degree_bound,
+        parameters = (sizes.width + 1) * sizes.classes
+        encoder, module = self.shares
+        if encoder is None:
+            encoder = encoder_share(mu, parameters, training.records)
+        budget_split = BudgetSplit(encoder=encoder, combiner=module, pushes=(1.0,))
+        noise = budget_split.noise(mu / unit.change)
+        pays = training_groups(metrics=metrics)
+        encoder_steps = full_batch_steps(
+            parameters, budget_split.encoder_steps, noise.encoder, metrics=metrics
         )
-        return self.privacy_config.calibrated(sizes, one_hop_plan.queries)
+        # A record that is charged for its message only may send a longer one at the same privacy cost.
+        bounds = tuple(1.0 if paying or metrics else noise.bound for paying in pays)
+        (sigma,) = noise.pushes
+        push = code_push(unit, sizes.classes, sigma, bounds, self.out_degree_bound)
+        module_steps = replace(training.query(training.multiplier(mu * math.sqrt(module), unit)), pays=pays)
+        spare = mu * math.sqrt(1 - budget_split.aggregation)
+        counts = metric_queries(unit, sizes.classes, spare) if metrics else ()
+        return (encoder_steps, push, module_steps, *counts)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return the use of edges: predictions read the node's own out-edges."""
@@ -332,9 +271,8 @@ class OneHopGNN(Method):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         first, push = session.query(0, DPSGDQuery), session.query(1, OutEdgeSumQuery)
-        classes = view.num_classes
-        widths = 2 * classes, classes
-        module = new_module(self.module, widths, session.streams)
+        sizes, classes = self.sizes_of(view), view.num_classes
+        module = self.new_module(sizes, session.streams)
         release = session.open(view, record_groups(view))
         loss_targets = self.objective.clipped_targets(view)
         with session.stage("encoder"):
@@ -349,38 +287,14 @@ class OneHopGNN(Method):
                 log_posteriors, noisy, push.sigma, sent, stars, push.out_degree_bound
             )
         with session.stage("classifier"):
-            executed, nodes = self._with_prior(module, view), labeled.nonzero()[:, 0]
-            training = self._plan_training(self.sizes_of(view))
+            nodes, executed = labeled.nonzero()[:, 0], self.executed(module, classes)
             records, labels = inputs.select(nodes), rows(loss_targets, nodes)
-            route = fit_on_ego_graphs(module, executed, records, labels, widths, training, release, session)
+            route = self.fit_on_ego_graphs(module, records, labels, sizes, release, session)
             logits = ego_graph_logits(executed, inputs, view.num_nodes, classes, route=route)
             proba = map_records(lambda logits: logits.softmax(dim=1).to(torch.float32), logits)
-        trained = TrainedOneHopGNN(encoder=encoder, weights=copied_state(module), module=module)
+        trained = TrainedGNN(encoder=encoder, weights=copied_state(module), module=module)
         return self.closed(release, trained, proba, view, session, {"rows": noisy.to(torch.float32)})
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedOneHopGNN":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGNN:
         check_fits(state["encoder"].shape == (sizes.width + 1, sizes.classes), sizes)
-        weights, module = restore_module(self.module, (2 * sizes.classes, sizes.classes), state)
-        return TrainedOneHopGNN(encoder=NoisySoftmax.restore(state), weights=weights, module=module)
-
-    def _plan_training(self, sizes: PublicSizes) -> DPSGDTraining:
-        module = new_module(self.module, (2 * sizes.classes, sizes.classes), PublicStreams(0))
-        return plan_training(module, self.schedule, sizes)
-
-    def _with_prior(self, module: nn.Module, view: Graph) -> nn.Module:
-        return CodePriorModule(module, view.num_classes) if self.use_code_prior else module
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedOneHopGNN(FittedGraphModel):
-    """Public parameters of the encoder, and of the module by name."""
-
-    encoder: NoisySoftmax
-    weights: State
-    module: nn.Module | None
-
-    def other_graph_error(self) -> NotImplementedGuaranteeError:
-        return unknown_training_nodes_error("gnn")
-
-    def state(self) -> State:
-        return {**self.encoder.state(), **state_of_weights(self.weights)}
+        return replace(super().restore(state, sizes, released), encoder=NoisySoftmax.restore(state))

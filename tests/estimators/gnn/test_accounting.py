@@ -1,6 +1,7 @@
 """The privacy cost of plans, against an integration that shares no code with the accountant."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from graphveil.core.plan import calibrate_plan
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.training_steps import DPSGDQuery
 from graphveil.core.unit import NodeRecord
-from graphveil.estimators.gnn.one_hop import OneHopPlan
+from graphveil.estimators.gnn.one_hop import OneHopGNN
+from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.private_training import DPSGDTraining
+from graphveil.estimators.public_sizes import PublicSizes
 
 _STEP, _SIZE = 2e-4, 1 << 18
 
@@ -84,15 +87,22 @@ def plan_of(seed: int) -> Any:
     schedule = PrivateSchedule(
         epochs=int(rng.integers(1, 12)), batch_size=max(1, int(records * rng.uniform(0.01, 0.2)))
     )
-    one_hop_plan = OneHopPlan(
-        unit=NodeRecord(),
-        features=int(rng.integers(1, 500)),
-        classes=int(rng.integers(2, 10)),
-        training=DPSGDTraining(schedule=schedule, parameters=int(rng.integers(10, 1000)), records=records),
+    features, classes = int(rng.integers(1, 500)), int(rng.integers(2, 10))
+    training = DPSGDTraining(schedule=schedule, parameters=int(rng.integers(10, 1000)), records=records)
+    method = OneHopGNN(
+        name="gnn",
+        privacy_config=PrivacyConfig(unit=NodeRecord()),
+        module="sage",
+        schedule=schedule,
         shares=(rng.uniform(0.05, 0.4), rng.uniform(0.05, 0.4)),
+        leaves=8,
+        out_degree_bound=1,
+        use_code_prior=True,
     )
+    sizes = PublicSizes(nodes=records, classes=classes, features=features)
+    queries = partial(method.queries, sizes, training)
     epsilon = float(rng.choice([0.5, 1, 2, 4, 8]))
-    return calibrate_plan(one_hop_plan.unit, epsilon, 1e-5, one_hop_plan.queries, num_nodes=records), epsilon
+    return calibrate_plan(NodeRecord(), epsilon, 1e-5, queries, num_nodes=records), epsilon
 
 
 @pytest.mark.parametrize(
