@@ -113,7 +113,8 @@ class Choice(Method):
     """A choice between methods for one unit.
 
     Args:
-        options: Candidate methods by name. The first one is chosen if nothing speaks against it.
+        options: Candidate methods by name. The first one is chosen if nothing speaks against it. A fit has
+            its plan, unless a choice plans for all of them.
     """
 
     weighs_classes: ClassVar[bool] = True
@@ -124,9 +125,19 @@ class Choice(Method):
     def samples(self) -> bool:
         return any(option.samples for option in self.options.values())
 
+    @property
+    def first(self) -> Method:
+        return next(iter(self.options.values()))
+
     def check(self, view: Graph) -> None:
         for option in self.options.values():
             option.check(view)
+
+    def sizes_of(self, view: Graph) -> PublicSizes:
+        return self.first.sizes_of(view)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        return self.first.plan(sizes)
 
     def for_graph(self, view: Graph) -> Self:
         options = {name: option.for_graph(view) for name, option in self.options.items()}
@@ -155,20 +166,10 @@ class ValidationChoice(Choice):
     selects_by_metric: ClassVar[bool] = True
 
     @property
-    def _first(self) -> Method:
-        return next(iter(self.options.values()))
-
-    @property
     def decision(self) -> str:
         measure = self.objective.metric or "likelihood"
         rule = f"one of {', '.join(self.options)} by {measure} on validation labels"
         return f"{rule}, after the release (post-processing)" if self.privacy_config.protects else rule
-
-    def sizes_of(self, view: Graph) -> PublicSizes:
-        return self._first.sizes_of(view)
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return self._first.plan(sizes)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         nodes = view.labeled_in("val").nonzero()[:, 0]
@@ -334,26 +335,12 @@ class PublicChoice(Choice):
     reason: str
 
     @property
-    def _only(self) -> Method:
-        (option,) = self.options.values()
-        return option
-
-    @property
     def decision(self) -> str:
         return f"{', '.join(self.options)}, by public facts: {self.reason}"
 
-    def check(self, view: Graph) -> None:
-        self._only.check(view)
-
-    def sizes_of(self, view: Graph) -> PublicSizes:
-        return self._only.sizes_of(view)
-
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        return self._only.edge_use(plan)
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return self._only.plan(sizes)
+        return self.first.edge_use(plan)
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        result = self._only.fit(view, session)
+        result = self.first.fit(view, session)
         return replace(result, trained=self._model(0, [], result.trained))
