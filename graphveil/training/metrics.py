@@ -92,17 +92,8 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values; None for NaN."""
         return {
-            "metrics": {name: _plain(value) for name, value in self.metrics.items()},
-            "classes": [
-                {
-                    "class": one.name,
-                    "support": one.support,
-                    "precision": _plain(one.precision),
-                    "recall": _plain(one.recall),
-                    "f1": _plain(one.f1),
-                }
-                for one in self.classes
-            ],
+            "metrics": _plain(self.metrics),
+            "classes": [_plain({"class": one.name, **_without_name(one)}) for one in self.classes],
             "confusion_matrix": self.confusion_matrix.tolist(),
             "threshold": self.threshold,
             "positive": self.positive,
@@ -297,8 +288,19 @@ def _value(metric: str, truth: Integers, scores: Floats, predicted: Integers, po
     return float(np.mean(values)) if values else float("nan")
 
 
-def _plain(value: float) -> float | None:
-    return None if np.isnan(value) else round(value, 6)
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: rounded numbers, None for NaN, and mappings of them."""
+    if isinstance(value, Interval):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, float):
+        return None if np.isnan(value) else round(value, 6)
+    return value
+
+
+def _without_name(one: "ClassMetrics | PrivateClassMetrics") -> dict[str, Any]:
+    return {name: part for name, part in vars(one).items() if name != "name"}
 
 
 # -- from noisy counts ---------------------------------------------------------------------------------------
@@ -320,7 +322,8 @@ class Interval:
     high: float
 
     def as_dict(self) -> dict[str, float]:
-        return {"value": round(self.value, 6), "low": round(self.low, 6), "high": round(self.high, 6)}
+        plain: dict[str, float] = _plain(self)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -357,16 +360,8 @@ class PrivateMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "metrics": {name: found.as_dict() for name, found in self.metrics.items()},
-            "classes": [
-                {
-                    "class": one.name,
-                    "support": one.support.as_dict(),
-                    "precision": one.precision.as_dict(),
-                    "recall": one.recall.as_dict(),
-                }
-                for one in self.classes
-            ],
+            "metrics": _plain(self.metrics),
+            "classes": [_plain({"class": one.name, **_without_name(one)}) for one in self.classes],
             "confusion_matrix": np.round(self.confusion_matrix, 2).tolist(),
             "noise_std": round(self.noise_std, 6),
             "confidence": CONFIDENCE,
