@@ -255,10 +255,9 @@ def record_cases() -> Iterator[Case]:
         yield Case("gap", unit, STEPS | bound, other=True)
         yield Case("gap-paper", unit, STEPS | bound)
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})
-        yield Case("gap", unit, STEPS | bound | {"selection": "private"})
         yield Case("gap", unit, STEPS | bound | {"use_encoder": False, "hops": 1})
         own = {} if unit == "node-record" else bound
-        yield Case("mlp", unit, STEPS | own | {"selection": "private", "private_metrics": True}, other=True)
+        yield Case("mlp", unit, STEPS | own | {"private_metrics": True}, other=True)
         yield Case("mlp-paper", unit, STEPS | own)
         yield Case("mlp", unit, STEPS | own | {"replace_one": True, "weight_decay": 0.01}, graph="sparse")
     yield Case("gap", "node-record", STEPS | OWNER, graph="directed")

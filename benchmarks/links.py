@@ -63,10 +63,10 @@ class WithoutNoise(gv.LinkPredictor):
     def prepare(self, graph: Any) -> PreparedFit:
         """Plan zero noise."""
         ready = super().prepare(graph)
-        plan = ready.preview.plan
+        plan = ready.plan
         assert plan is not None
         silent = zero_noise_plan(plan.unit, plan.queries)
-        return replace(ready, preview=ready.preview._replace(plan=silent))
+        return replace(ready, plan=silent)
 
 
 def predictor(graph: gv.Graph, epsilon: float, seed: int) -> Score:

@@ -40,7 +40,7 @@ from graphveil.estimators.choice import (
 from graphveil.estimators.classcode.estimator import ClassCode
 from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.features.scaling import check_scaling
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
+from graphveil.estimators.fitted import FittedAttribute, FittedModel
 from graphveil.estimators.full_graph import GAT, GCN
 from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
@@ -351,17 +351,15 @@ class AutoClassifier(FeatureKeywords, LocalEstimator):
 
     missing_labels: float = 0.0
 
-    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).chosen_method, none_before_fit)
+    chosen_ = FittedAttribute[str | None](lambda fit: _choice(fit).chosen_method)
     candidates_ = FittedAttribute[dict[str, float | None]](lambda fit: _choice(fit).candidates, dict)
     weights_ = FittedAttribute[dict[str, float]](lambda fit: _weights(fit), dict)
-    mean_out_degree_ = FittedAttribute[float | None](
-        lambda fit: _choice(fit).mean_out_degree, none_before_fit
-    )
+    mean_out_degree_ = FittedAttribute[float | None](lambda fit: _choice(fit).mean_out_degree)
 
-    h_index_ = FittedAttribute[float | None](lambda fit: fit.learned.get("h_index"), none_before_fit)
+    h_index_ = FittedAttribute[float | None](lambda fit: fit.learned.get("h_index"))
 
     # Of the counts of ClassCode, which are released whatever is chosen; None under other units.
-    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
+    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"))
 
     @property
     def choice_(self) -> dict[str, Any] | None:

@@ -21,17 +21,17 @@ def graph() -> Graph:
 def test_a_plan_prints_as_names_and_values_and_is_a_table_in_a_notebook(graph: Graph) -> None:
     model = gv.GAP(**EDGE, hops=2)
     prepared = model.prepare(graph)
-    for shown in (prepared, prepared.preview, prepared.preview.plan, prepared.preview.guarantee):
+    for shown in (prepared, prepared.plan, prepared.guarantee):
         text, page = str(shown), shown._repr_html_()  # type: ignore[union-attr]  # there is a plan
         assert "undirected-edge" in text and "epsilon 1" in text and "(" not in text.split()[0]
         assert max(map(len, text.splitlines())) < 400
         assert page.startswith("<table>") and page.count("<tr>") == len(text.splitlines())
     assert "2 times" in str(prepared) and "noise standard deviation" in str(prepared)
-    assert "attack bound" in str(prepared.preview.guarantee)
+    assert "attack bound" in str(prepared.guarantee)
 
 
 def test_a_deviation_is_shown(graph: Graph) -> None:
-    guarantee = gv.GAP(**EDGE, unsafe_noise_seed=0).prepare(graph).preview.guarantee
+    guarantee = gv.GAP(**EDGE, unsafe_noise_seed=0).prepare(graph).guarantee
     seeded = guarantee.with_deviations("<a flaw>")
     assert "no valid guarantee" in str(seeded) and "&lt;a flaw&gt;" in seeded._repr_html_()
 

@@ -5,7 +5,7 @@ a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from graphveil.core.backends import AggregationBackend, backend_for, check_backe
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.core.owner import exact_labels
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import Level, parse_unit
+from graphveil.core.unit import parse_unit
 from graphveil.data import Graph
 from graphveil.data.fingerprint import GraphFingerprint
 from graphveil.data.graph import NO_FOLDS
@@ -34,13 +34,12 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.features.scaling import (
     FeatureScaling,
     FeatureScalingMode,
-    Range,
     aligned,
     learnable,
     numeric_columns,
     ranges_of,
 )
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, save_fitted
 from graphveil.estimators.inference import (
     PredictionManager,
     PredictionOptions,
@@ -90,20 +89,6 @@ from graphveil.training.metrics import (
 
 _log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 _checked = partial(checked, skip=("graph", "workspace", "cache", "folder", "per_node"))  # checked inside
-
-
-def _scaled_by_features(view: Graph, ranges: dict[int, Range] | None) -> FeatureScaling:
-    return FeatureScaling.from_public_features(view.x, ranges)
-
-
-_SCALINGS: dict[Level, Callable[[Graph, dict[int, Range] | None], FeatureScaling]] = {
-    "edge": _scaled_by_features,
-    "node": lambda view, ranges: FeatureScaling.from_public_ranges(
-        ranges or {}, dense=view.has_dense_features
-    ),
-    "local": lambda view, ranges: FeatureScaling(),
-    "none": _scaled_by_features,
-}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -192,18 +177,16 @@ class Estimator(Model):
     task: Task = "classification"
     target_range: tuple[float, float] | None = None
 
-    guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee, none_before_fit)
-    proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba, none_before_fit)
-    ids_ = FittedAttribute[npt.NDArray[Any] | None](lambda fit: fit.ids, none_before_fit)
-    encoding_ = FittedAttribute[Encoding | None](lambda fit: fit.encoding, none_before_fit)
+    guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee)
+    proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba)
+    ids_ = FittedAttribute[npt.NDArray[Any] | None](lambda fit: fit.ids)
+    encoding_ = FittedAttribute[Encoding | None](lambda fit: fit.encoding)
     class_names_ = FittedAttribute[tuple[str, ...]](lambda fit: fit.class_names, tuple)
     aggregates_ = FittedAttribute[State](lambda fit: dict(fit.released), dict)
     history_ = FittedAttribute[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
     seconds_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.seconds), dict)
     private_accuracy_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
-    private_metrics_ = FittedAttribute[PrivateMetrics | None](
-        lambda fit: fit.private_metrics, none_before_fit
-    )
+    private_metrics_ = FittedAttribute[PrivateMetrics | None](lambda fit: fit.private_metrics)
 
     def __post_init__(self) -> None:
         self._predictions: PredictionManager | None = None
@@ -871,11 +854,14 @@ class Estimator(Model):
             follows from ``feature_range`` and constants, and names the columns whose ranges the fit queries.
             Locally perturbed features are left as they are.
         """
-        if not self.scales_features or self.feature_scaling == "none":
+        level = self.protected_unit.level
+        if not self.scales_features or self.feature_scaling == "none" or level == "local":
             return FeatureScaling()
         view = method.view(graph)
         ranges = ranges_of(self.feature_range, column_names(view), view.num_features)
-        scaling = _SCALINGS[self.protected_unit.level](view, ranges)
+        if level != "node":
+            return FeatureScaling.from_public_features(view.x, ranges)
+        scaling = FeatureScaling.from_public_ranges(ranges, dense=view.has_dense_features)
         records = len(members(graph, "train")) if graph.has_split else 0
         return replace(
             scaling, learned=self._learned_columns(numeric_columns(graph), records, graph.num_nodes)

@@ -2,20 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphveil.core.features import Features
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.weights import Similarity
 from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
-from graphveil.nn.layers import FeedForward, batch_of
+from graphveil.nn.layers import FeedForward
 from graphveil.release.weights import DotWeight, parse_weight
 
 
@@ -63,73 +61,45 @@ class EdgeTraining(Protocol):
         """Return the plan with all queries for a budget."""
 
 
-@dataclass(frozen=True)
-class EdgeWeighting:
-    """An edge weight. Its inputs are public; no edge is read."""
+def edge_weight(
+    weights: str, *, encoder: bool, records: bool, trained_on_edges: bool = False
+) -> Similarity | None:
+    """Return the edge weight that a keyword names; None for weights of one."""
+    similarity = parse_weight(weights)
+    if similarity is None:
+        return None
+    if records:
+        raise ConfigError(
+            f"weights={weights!r} depends on node features, which node-level units protect. Use "
+            "weights='one', or an edge-level unit."
+        )
+    if similarity.reads == "attention" and not trained_on_edges:
+        raise ConfigError(
+            f"weights={weights!r} is trained on the edges with privacy budget, which only gap with an "
+            "edge-level unit supports. Use weights='learned_public', which is trained on public "
+            "labels and does not spend budget."
+        )
+    if similarity.reads == "posteriors" and not encoder:
+        raise ConfigError(
+            f"weights={weights!r} needs the encoder's class probabilities. Use use_encoder=True."
+        )
+    return similarity
 
-    similarity: Similarity
 
-    @classmethod
-    def from_config(
-        cls, weights: str, *, encoder: bool, records: bool, trained_on_edges: bool = False
-    ) -> "EdgeWeighting | None":
-        similarity = parse_weight(weights)
-        if similarity is None:
-            return None
-        if records:
-            raise ConfigError(
-                f"weights={weights!r} depends on node features, which node-level units protect. Use "
-                "weights='one', or an edge-level unit."
-            )
-        if similarity.reads == "attention" and not trained_on_edges:
-            raise ConfigError(
-                f"weights={weights!r} is trained on the edges with privacy budget, which only gap with an "
-                "edge-level unit supports. Use weights='learned_public', which is trained on public "
-                "labels and does not spend budget."
-            )
-        if similarity.reads == "posteriors" and not encoder:
-            raise ConfigError(
-                f"weights={weights!r} needs the encoder's class probabilities. Use use_encoder=True."
-            )
-        return cls(similarity)
+def weight_network(
+    similarity: Similarity | None, width: int, generator: torch.Generator
+) -> FeedForward | None:
+    """Return an untrained network of an edge weight; None if it has none."""
+    return similarity.network(width, generator) if isinstance(similarity, PublicNetworkWeight) else None
 
-    @property
-    def learned_from_edges(self) -> bool:
-        """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
-        return self.similarity.reads == "attention"
 
-    def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
-        weight = self.similarity
-        return weight.network(width, generator) if isinstance(weight, PublicNetworkWeight) else None
-
-    def learned(self, view: Graph, rows: Tensor, session: Session) -> FeedForward | None:
-        """Return the network that is trained on public labels, or None. Edges are not read."""
-        generator = session.streams.torch("weights")
-        network = self.weight_network(rows.shape[1], generator)
-        if network is not None and isinstance(self.similarity, PublicNetworkWeight):
-            nodes = view.labeled_in("train")
-            self.similarity.fit(network, rows[nodes].float(), view.y[nodes], generator)
-        return network
-
-    def keys(
-        self,
-        view: Graph,
-        rows: Tensor,
-        encoder: nn.Module | None,
-        network: nn.Module | None,
-        session: Session,
-    ) -> Features:
-        if self.similarity.reads == "features":
-            return view.x
-        if self.similarity.reads == "rows":
-            return rows
-
-        @torch.no_grad()
-        def compute() -> dict[str, Tensor]:
-            if network is not None:
-                return {"keys": network.eval()(rows.float())}
-            assert encoder is not None  # from_config rejects such weights without an encoder
-            return {"keys": encoder.eval()(batch_of(view.x)).softmax(dim=1)}
-
-        # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
-        return session.load_or_compute("weights", compute)["keys"]
+def trained_weight_network(
+    similarity: Similarity | None, view: Graph, inputs: Tensor, session: Session
+) -> FeedForward | None:
+    """Return the network that is trained on public labels, or None. Edges are not read."""
+    generator = session.streams.torch("weights")
+    network = weight_network(similarity, inputs.shape[1], generator)
+    if network is not None and isinstance(similarity, PublicNetworkWeight):
+        nodes = view.labeled_in("train")
+        similarity.fit(network, inputs[nodes].float(), view.y[nodes], generator)
+    return network

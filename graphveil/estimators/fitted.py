@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
 
 import numpy.typing as npt
 from torch import Tensor
@@ -54,16 +54,15 @@ class FittedModel(FitResult):
     def from_result(
         cls, result: FitResult, ready: PreparedFit, session: Session, parameters: Mapping[str, Any]
     ) -> "FittedModel":
-        plan, guarantee, rows = ready.preview
         return cls(
             **(vars(result) | {"proba": per_node(result.proba)}),
             method=ready.method,
             parameters=parameters,
             sizes=ready.sizes,
-            guarantee=session.with_seed(guarantee),
-            plan=plan,
-            rows=rows,
-            sampler=None if plan is None else plan.sampler.__name__,
+            guarantee=session.with_seed(ready.guarantee),
+            plan=ready.plan,
+            rows=ready.rows,
+            sampler=None if ready.plan is None else ready.plan.sampler.__name__,
             class_names=ready.method.head.names(ready.scaled),
             ids=ready.scaled.ids,
             scaling=ready.scaling,
@@ -95,20 +94,18 @@ class HasFit(Protocol):
 
 
 class FittedAttribute(Generic[T]):
-    """A read-only attribute that is read from the fit, with a default value before it."""
+    """A read-only attribute that is read from the fit, with a default value before it, by default None."""
 
-    def __init__(self, read: Callable[[FittedModel], T], absent: Callable[[], T]) -> None:
+    def __init__(self, read: Callable[[FittedModel], T], absent: Callable[[], Any] = lambda: None) -> None:
         self._read, self._absent = read, absent
 
     def __get__(self, model: HasFit | None, owner: type | None = None) -> T:
-        return self._absent() if model is None or model._fit is None else self._read(model._fit)
+        if model is None or model._fit is None:
+            return cast(T, self._absent())
+        return self._read(model._fit)
 
     def __set__(self, model: HasFit, value: T) -> NoReturn:
         raise ConfigError("Learned attributes are read-only. Call fit(graph) again to change them.")
-
-
-def none_before_fit() -> None:
-    """Return None, the value before a fit."""
 
 
 def save_fitted(

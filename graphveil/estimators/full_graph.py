@@ -420,6 +420,7 @@ class GAT(FullGraphKeywords):
     heads: int = HEADS
 
     def _shape(self) -> Shape:
+        shape = self._network("gat", heads=self.heads)
         checks.width(heads=self.heads)
         checks.width(**{"heads * hidden": self.heads * self.hidden})
-        return self._network("gat", heads=self.heads)
+        return shape

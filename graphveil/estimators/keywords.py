@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
-from graphveil.data.tables.encoding import REGRESSION, Task
 from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.private_training import CheckpointSelection
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.training import TrainingSchedule
 
@@ -34,8 +32,6 @@ class NetworkKeywords:
         batch_size: Nodes in a batch (expected number under node-level units). None for all nodes.
         patience: Stop after this number of epochs without a better validation accuracy; None never stops.
         clip: Node-level units: clipping norm of per-record gradients.
-        selection: Node-level units: ``"last"`` keeps the last parameters. ``"private"`` selects one of ten
-            checkpoints by noisy counts of correct validation nodes, charged to validation records.
     """
 
     hidden: int = 16
@@ -48,7 +44,6 @@ class NetworkKeywords:
     batch_size: int | None = None
     patience: int | None = None
     clip: float = 1.0
-    selection: Literal["last", "private"] = "last"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +58,15 @@ class TrainingConfig:
     batch_size: int | None
     patience: int | None
     clip: float
-    selection: CheckpointSelection
 
     @classmethod
     def from_keywords(cls, given: NetworkKeywords, privacy_config: PrivacyConfig) -> "TrainingConfig":
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
-        checks.one_of(("last", "private"), selection=given.selection)
         usual = _USUAL[privacy_config.unit.level]
-        usual.check(given, privacy_config)
+        if privacy_config.on_records:
+            _reject_mixing(given, privacy_config)
         normed = usual.batch_norm if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
@@ -83,7 +77,6 @@ class TrainingConfig:
             batch_size=given.batch_size,
             patience=given.patience,
             clip=given.clip,
-            selection=CheckpointSelection(given.selection),
         )
         for schedule in usual.schedules:
             schedule(found)  # which rejects wrong settings
@@ -108,24 +101,7 @@ class TrainingConfig:
         )
 
 
-def check_selection(given: NetworkKeywords, task: Task) -> None:
-    if task == REGRESSION and given.selection == "private":
-        raise ConfigError(
-            "selection='private' counts correct predictions, which task='regression' does not have. "
-            "Use selection='last'."
-        )
-
-
-def _check_on_public(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
-    if given.selection != "last":
-        raise ConfigError(
-            f"selection={given.selection!r} applies to node-level units only. Under unit "
-            f"{privacy_config.unit.name!r} validation labels are public, so choosing the best epoch "
-            "does not spend budget. Omit selection."
-        )
-
-
-def _check_on_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
+def _reject_mixing(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
     """Reject what mixes records, or reads validation records without a charge."""
     if given.batch_norm:
         raise ConfigError(
@@ -139,23 +115,20 @@ def _check_on_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> 
     if given.patience is not None:
         raise ConfigError(
             "patience evaluates validation records after every epoch, and node-level units protect "
-            "them. Omit it, or use selection='private', which evaluates them once."
+            "them. Omit it."
         )
 
 
 class _Usual(NamedTuple):
-    """Training under the units of a level: defaults, checks, and the schedules that settings must suit."""
+    """Training under the units of a level: defaults, and the schedules that settings must suit."""
 
     epochs: int
     rate: float
     batch_norm: bool
-    check: Callable[[NetworkKeywords, PrivacyConfig], None]
     schedules: tuple[Callable[[TrainingConfig], object], ...]
 
 
-_ON_PUBLIC = _Usual(
-    100, 0.01, True, _check_on_public, (TrainingConfig.nonprivate_schedule, TrainingConfig.private)
-)
+_ON_PUBLIC = _Usual(100, 0.01, True, (TrainingConfig.nonprivate_schedule, TrainingConfig.private))
 # On full batches: benchmarks/notes/008-node-level-gap.md. A batch may have one record, as nothing mixes them.
-_ON_RECORDS = _Usual(60, 0.03, False, _check_on_records, (TrainingConfig.private,))
+_ON_RECORDS = _Usual(60, 0.03, False, (TrainingConfig.private,))
 _USUAL = {"edge": _ON_PUBLIC, "node": _ON_RECORDS, "none": _ON_PUBLIC}

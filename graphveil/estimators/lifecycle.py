@@ -24,8 +24,8 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import NoUnit, Unit, parse_unit
 from graphveil.errors import ConfigError
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.method import FitPreview, FitResult, Method, PreparedFit
+from graphveil.estimators.fitted import FittedAttribute, FittedModel
+from graphveil.estimators.method import FitResult, Method, PreparedFit
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.requirements import Rejections
 from graphveil.estimators.session import OnProgress, Session, configuration_text
@@ -62,7 +62,7 @@ class Model(ABC):
         if "__repr__" not in vars(cls):
             cls.__repr__ = Model.__repr__  # type: ignore[method-assign]  # in its own namespace
 
-    plan_ = FittedAttribute[ReleasePlan | None](lambda fit: fit.plan, none_before_fit)
+    plan_ = FittedAttribute[ReleasePlan | None](lambda fit: fit.plan)
 
     def __post_init__(self) -> None:
         """Check the configuration and freeze it. Later assignments of a parameter do the same."""
@@ -194,15 +194,14 @@ class Model(ABC):
     def prepare(self, graph: Any) -> PreparedFit:
         """Check the data as ``fit`` does, and plan the fit; nothing is charged."""
 
-    @one_thread()
-    def preview(self, graph: Any) -> FitPreview:
-        """Return plan, guarantee and outputs of a fit, as ``prepare(graph).preview``.
+    def preview(self, graph: Any) -> PreparedFit:
+        """Return plan, guarantee and outputs of a fit, as ``prepare``.
 
         Args:
             graph: Data to fit.
 
         Returns:
-            Query plan, guarantee, and a description of each output.
+            The planned fit.
 
         Raises:
             ConfigError, UnitError, GraphError: As ``fit`` does.
@@ -210,7 +209,7 @@ class Model(ABC):
         Privacy:
             Unit: ``unit``. Reads and charges: as ``prepare``.
         """
-        return self.prepare(graph).preview
+        return self.prepare(graph)
 
     def _prepared(self, given: Any) -> PreparedFit | None:
         if not isinstance(given, PreparedFit):
@@ -229,7 +228,7 @@ class Model(ABC):
             ready = prepared or self.prepare(data)
         for folder in filter(None, (session.workspace, session.cache)):
             check_writable(folder)
-        session.plan, session.guarantee, _ = ready.preview
+        session.plan, session.guarantee = ready.plan, ready.guarantee
         spends = (
             "nothing is queried under a budget" if session.plan is None else "its release is recorded first"
         )

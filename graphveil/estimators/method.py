@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from torch import Tensor, nn
 
-from graphveil._util.display import Facts, facts_text, html_table
+from graphveil._util.display import Facts
 from graphveil._util.process import check_room
 from graphveil.core.events import Composed
 from graphveil.core.features import ProtectedRows, rows
@@ -142,30 +142,14 @@ class FitResult:
     learned: Mapping[str, Any] = field(default_factory=dict)
 
 
-class FitPreview(NamedTuple):
-    """Query plan, guarantee and outputs of a fit, computed without reading protected data."""
-
-    plan: ReleasePlan | None
-    guarantee: Guarantee
-    rows: tuple[QueryRow, ...]
-
-    def facts(self) -> list[tuple[str, str]]:
-        queries = [] if self.plan is None else self.plan.facts()[2:]  # the guarantee has unit and loss
-        return [*self.guarantee.facts(), *(queries or [("queries", "none")])]
-
-    def __str__(self) -> str:
-        return facts_text(self.facts())
-
-    def _repr_html_(self) -> str:
-        return html_table((), self.facts())
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedFit(Facts):
-    """A fit that was checked and planned; ``Estimator.fit`` executes exactly this plan.
+    """A fit that was checked and planned without reading protected data; ``fit`` executes exactly this plan.
 
     Args:
         scaled: The graph that is queried, with scaled features.
+        plan: Query plan; None if nothing is queried.
+        rows: Description of each output.
     """
 
     method: "Method"
@@ -173,7 +157,9 @@ class PreparedFit(Facts):
     scaled: Graph
     scaling: FeatureScaling
     sizes: PublicSizes
-    preview: FitPreview
+    plan: ReleasePlan | None
+    guarantee: Guarantee
+    rows: tuple[QueryRow, ...]
 
     def with_learned_ranges(self, session: Session) -> "PreparedFit":
         """Query the ranges of feature columns if they are planned, and return the fit with scaled columns.
@@ -200,7 +186,9 @@ class PreparedFit(Facts):
 
     def facts(self) -> list[tuple[str, str]]:
         scaled = self.scaling_summary
-        return [*([("scaling", scaled)] if scaled else []), *self.preview.facts()]
+        queries = [] if self.plan is None else self.plan.facts()[2:]  # the guarantee has unit and loss
+        facts = [*self.guarantee.facts(), *(queries or [("queries", "none")])]
+        return [*([("scaling", scaled)] if scaled else []), *facts]
 
     @property
     def scaling_summary(self) -> str:
@@ -307,9 +295,15 @@ class Method(ABC):
             scaling = replace(scaling, learned=())  # a method that does not plan the query
         if plan is not None:
             check_weights(plan, seen.adjacency)
-        preview = FitPreview(plan, self.guarantee(plan, seen), self.rows(plan, sizes))
         return PreparedFit(
-            method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
+            method=self,
+            graph=graph,
+            scaled=scaled,
+            scaling=scaling,
+            sizes=sizes,
+            plan=plan,
+            guarantee=self.guarantee(plan, seen),
+            rows=self.rows(plan, sizes),
         )
 
     def view(self, graph: Graph) -> Graph:

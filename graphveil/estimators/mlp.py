@@ -6,6 +6,7 @@ chooses it on held-out public labels. ``NodeLevelSoftmax`` is its counterpart fo
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import FoldEnsemble, public_posteriors
-from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
+from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FeatureModel, FitResult, Method, State, check_fits
 from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.privacy_config import PrivacyConfig
@@ -47,7 +48,6 @@ from graphveil.estimators.private_training import (
 from graphveil.estimators.public_sizes import (
     PublicSizes,
     charged_members,
-    check_members,
     members,
     nodes_of,
     record_groups,
@@ -139,26 +139,21 @@ class PrivateMLP(Method):
 
     reads_edges: ClassVar[bool] = False
     weighs_classes: ClassVar[bool] = True
+    trainer: ClassVar[Callable[..., object]] = staticmethod(fit_node_level)
 
     shape: MLPArchitecture
-
-    def check(self, view: Graph) -> None:
-        super().check(view)
-        if self.shape.training_config.selection.kind == "private":
-            check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are charged with it."""
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
-        training, unit = self.training(sizes), self.privacy_config.unit
+        unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         return RecordPlan(
             unit=unit,
-            trainings=(training,),
+            trainings=(self.training(sizes),),
             shares=(1.0,),
-            candidates=self.shape.training_config.selection.num_counts(training),
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
@@ -174,18 +169,15 @@ class PrivateMLP(Method):
         release, sizes = session.open(view, record_groups(view)), self.sizes_of(view)
         network = self.shape.build(sizes, session.streams.torch("mlp"))
         with session.stage("classifier"):
-            fit_node_level(
+            self.trainer(
                 network,
                 view.x,
-                lambda x: network(batch_of(x)),
                 view,
                 self.objective,
                 self.training(sizes),
                 release,
                 session,
                 stage="classifier",
-                selection=self.shape.training_config.selection,
-                final=True,
                 head=self.head,
             )
         trained = TrainedMLP(network, self.head)
@@ -299,7 +291,7 @@ class NodeLevelSoftmax(Method):
         steps = full_batch_steps(
             (sizes.width + 1) * sizes.classes, STEPS, unit.change * math.sqrt(STEPS) / mu, metrics=metrics
         )
-        return steps, *(metric_queries(unit, sizes.classes, mu, mu) if metrics else ())
+        return steps, *(metric_queries(unit, sizes.classes, mu) if metrics else ())
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         query = session.query(0, DPSGDQuery)
@@ -391,12 +383,12 @@ class MLP(NetworkKeywords, Estimator):
     reads_edges: ClassVar[bool] = False
     reads_tables: ClassVar[bool] = True  # the attributes of persons
     rejections: ClassVar[Rejections] = EXACT_RECORDS
+    removed: ClassVar[Mapping[str, Any]] = {"selection": "last"}
 
     tuned: bool | None = None
     layers: int | None = None
 
     def _build_method(self) -> Method:
-        check_selection(self, self.task)
         tuned, numbers = self._is_tuned(), self.task == REGRESSION
         methods = {"node": self._on_records, "edge": self._on_public, "none": self._on_public}
         return methods[self.protected_unit.level](tuned, numbers)
@@ -419,7 +411,6 @@ class MLP(NetworkKeywords, Estimator):
         return MLPArchitecture(training_config=training_config, depth=depth)
 
     def _is_tuned(self) -> bool:
-        checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         given = [name for name in named if getattr(self, name) != defaults[name]]

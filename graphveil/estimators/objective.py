@@ -28,7 +28,7 @@ from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 from graphveil.training import TrainingSchedule, train
 from graphveil.training.heads import MULTICLASS, TaskHead
-from graphveil.training.metrics import METRICS, RANKING_METRICS, class_places, metric_value
+from graphveil.training.metrics import RANKING_METRICS, class_places, metric_value
 
 BALANCED = "balanced"
 ClassWeight = Literal["balanced"] | Mapping[str, float] | Mapping[int, float]
@@ -60,8 +60,6 @@ class Objective:
     def from_keywords(
         cls, metric: str | None, class_weight: ClassWeight | None, positive: str | None = None
     ) -> "Objective":
-        if metric is not None:
-            checks.one_of(METRICS, metric=metric)
         if class_weight is None or class_weight == BALANCED:
             weights: Literal["balanced"] | None = None if class_weight is None else "balanced"
             return cls(metric=metric, class_weight=weights, positive=positive)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,6 @@ from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.projected_sums import DegreeHIndexQuery, ProjectedSumQuery
 from graphveil.core.queries.record_counts import (
-    AccuracyCountData,
-    AccuracyCountQuery,
     OutcomeCountData,
     OutcomeCountQuery,
     RecordHistogramData,
@@ -186,15 +184,14 @@ def full_batch_steps(
 class RecordPlan:
     """The queries of records of a method, and the division of the budget over them.
 
-    In order: the first training if there are two, the hops, the last training, the counts for a selection,
-    the counts of the validation and of the test accuracy, and a histogram of test nodes. At a scale m each
+    In order: the first training if there are two, the hops, the last training, the counts of the validation
+    and of the test accuracy, and a histogram of test nodes. At a scale m each
     training costs mu = m sqrt(share), and the hops together what remains of m^2. Records outside of training
     are not charged for the trainings, so this part of their budget is used for the counts about them.
 
     Args:
         nodes, delta: Public number of nodes, and delta of the release: hops under unit ``node`` need them.
         multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
-        candidates: Number of counts of correct validation nodes for a selection; 0 for none.
     """
 
     unit: NodeUnit
@@ -206,7 +203,6 @@ class RecordPlan:
     nodes: int = 1
     delta: float = 0.0
     out_degree_bound: int | None = None
-    candidates: int = 0
     classes: int = 2
     metrics: bool = False
 
@@ -225,20 +221,7 @@ class RecordPlan:
         bound = self._degree_bound(scale)
         shares = DEGREE_SHARE * len(bound) + (0.0 if self.multiplier else sum(self.shares))
         left = scale * math.sqrt(1 - shares)
-        counts = list[Query]()
-        if self.candidates:  # the selection, which is charged to validation records with their accuracy
-            mu = spare / math.sqrt(2 if self.metrics else 1)
-            counts.append(
-                AccuracyCountQuery(
-                    candidates=self.candidates,
-                    sigma=math.sqrt(self.candidates) / mu,
-                    partition=PARTITION,
-                    pays=_only(VAL),
-                )
-            )
-        if self.metrics:
-            val_mu = spare / math.sqrt(2 if self.candidates else 1)
-            counts += metric_queries(self.unit, self.classes, val_mu, spare)
+        counts = metric_queries(self.unit, self.classes, spare) if self.metrics else ()
         return (*steps[:-1], *bound, *self._hops(left), *steps[-1:], *counts)
 
     def _degree_bound(self, scale: float) -> tuple[Query, ...]:
@@ -285,18 +268,18 @@ def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQ
     return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
 
 
-def metric_queries(unit: NodeUnit, classes: int, val_mu: float, test_mu: float) -> tuple[Query, ...]:
+def metric_queries(unit: NodeUnit, classes: int, mu: float) -> tuple[Query, ...]:
     """Return the queries for released metrics: accuracies, and a histogram of test nodes.
 
-        val_mu: Cost for validation records.
-        test_mu: Cost for test records. Both queries about them have half of its square.
+        mu: Cost for validation records, and for test records. Both queries about these have half of its
+            square.
 
-    >>> [query.kind for query in metric_queries(NodeRecord(), 2, 0.1, 0.1)]
+    >>> [query.kind for query in metric_queries(NodeRecord(), 2, 0.1)]
     ['outcomes', 'outcomes', 'histogram']
     """
     cells = histogram_cells(classes)
-    part = test_mu / math.sqrt(2) if cells else test_mu
-    accuracies = accuracy_count_query(unit, VAL, val_mu), accuracy_count_query(unit, OTHER, part)
+    part = mu / math.sqrt(2) if cells else mu
+    accuracies = accuracy_count_query(unit, VAL, mu), accuracy_count_query(unit, OTHER, part)
     if not cells:
         return accuracies
     change = RecordHistogramQuery(cells=cells, sigma=1.0).sensitivity(unit)
@@ -369,36 +352,9 @@ def accuracy_from_counts(counts: Tensor, most: int) -> float:
     return min(1.0, max(0.0, correct / labeled))
 
 
-_CANDIDATES = 10  # number of checkpoints of a private selection
-
-Select = Literal["last", "private"]
-
-
-@dataclass(frozen=True)
-class CheckpointSelection:
-    """The rule that selects a checkpoint of a training.
-
-    ``"last"`` keeps the last one. ``"private"`` selects one of ten checkpoints of the predicting network by
-    noisy counts of correct validation nodes, charged to validation records.
-    """
-
-    kind: Select
-
-    def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
-        return min(_CANDIDATES, training.steps) if final and self.kind == "private" else 1
-
-    def num_counts(self, training: DPSGDTraining) -> int:
-        return self.candidates(training, final=True) if self.kind == "private" else 0
-
-    def chosen(self, release: Release, correct: Any) -> int:
-        """Return the candidate with the largest noisy count of a table (M, candidates), the next query."""
-        return int(torch.argmax(release.answer(AccuracyCountData(correct))))
-
-
 def fit_node_level(
     network: FeedForward | Encoder | HopClassifier,
     inputs: Features | ProtectedRows | Sequence[Any],
-    logits: Callable[..., Tensor],
     view: Graph,
     objective: Objective,
     training: DPSGDTraining,
@@ -406,37 +362,22 @@ def fit_node_level(
     session: Session,
     *,
     stage: str,
-    selection: CheckpointSelection,
-    final: bool = False,
     head: TaskHead = MULTICLASS,
-) -> None:
-    """Train a network as the release's next query, and load the selected parameters."""
-    count = selection.candidates(training, final=final)
+    candidates: int = 1,
+) -> list[State]:
+    """Train a network as the release's next query, and return parameters as ``fit_dpsgd`` does."""
     nodes = members(view, "train")
     records = [rows(each, nodes) for each in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
     labels = rows(objective.clipped_targets(view, head), nodes)
-    states = fit_dpsgd(
+    return fit_dpsgd(
         stage,
         network,
         lambda: clipped_sum(network.ghost(), records, labels),
         training,
         release,
         session,
-        candidates=count,
+        candidates=candidates,
     )
-    nodes = members(view, "val")
-    if count == 1 or not len(nodes):
-        return
-
-    blocks = [rows(each, nodes) for each in (inputs if isinstance(inputs, Sequence) else (inputs,))]
-
-    def correct(state: State) -> Any:
-        network.load_state_dict(state)
-        with torch.no_grad():
-            return map_records(lambda y, *own: logits(*own).argmax(dim=1) == y, rows(view.y, nodes), *blocks)
-
-    table = map_records(lambda *each: torch.stack(each, dim=1), *map(correct, states))
-    network.load_state_dict(states[selection.chosen(release, table)])
 
 
 # -- softmax regression -------------------------------------------------------------------------------------

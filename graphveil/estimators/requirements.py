@@ -29,7 +29,6 @@ from graphveil.data.relational import Tables, check_tables, reject_tables
 from graphveil.data.tables.encoding import (
     REGRESSION,
     SINGLE_TRAIN_NODE_MESSAGE,
-    TASKS,
     empty_part_message,
 )
 from graphveil.errors import ConfigError, GraphError, GraphveilError, NotImplementedGuaranteeError, UnitError
@@ -151,7 +150,6 @@ def check_keywords(model: Any, unit: Unit) -> None:
 
 
 def check_task(model: Any, unit: Unit) -> None:
-    checks.one_of(TASKS, task=model.task)
     if model.task != REGRESSION:
         if model.target_range is not None:
             raise ConfigError(

@@ -55,7 +55,7 @@ from graphveil.data.relational import Tables, check_tables
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
-from graphveil.estimators.method import FitPreview, FitResult, FittedGraphModel, Method, PreparedFit, State
+from graphveil.estimators.method import FitResult, FittedGraphModel, Method, PreparedFit, State
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import Rejections, rejected
@@ -347,7 +347,7 @@ class Recommender(PairModel):
             Reads: public sizes. Charges: nothing.
 
         >>> table = Interactions.from_matrix(np.eye(30))
-        >>> Recommender(epsilon=1.0, delta=1e-5).prepare(table).preview.guarantee.epsilon <= 1.0
+        >>> Recommender(epsilon=1.0, delta=1e-5).prepare(table).guarantee.epsilon <= 1.0
         True
         """
         if isinstance(table, Tables):
@@ -360,23 +360,6 @@ class Recommender(PairModel):
             )
         ready = self._method_of(table).prepare(table.graph, FeatureScaling())
         return replace(ready, method=self.config, graph=table)
-
-    def preview(self, table: Interactions | Tables) -> FitPreview:
-        """Return plan, guarantee and outputs of a fit, as ``prepare(table).preview``.
-
-        Args:
-            table: Table to fit.
-
-        Returns:
-            Query plan, guarantee, and a description of each output.
-
-        Raises:
-            GraphError, ConfigError: As ``prepare``.
-
-        Privacy:
-            Reads: public sizes. Charges: nothing.
-        """
-        return super().preview(table)
 
     @partial(checked, skip=("table", "workspace"))  # checked inside
     def fit(

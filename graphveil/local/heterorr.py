@@ -16,7 +16,7 @@ from graphveil.core.unit import UNITS, EdgeSubset, LocalAttributes, NoUnit
 from graphveil.core.view import owner_total, protected_view
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
@@ -118,9 +118,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
     hidden: int = 128
     activation: str = "relu"
 
-    clipped_ = FittedAttribute[int | None](
-        lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit
-    )
+    clipped_ = FittedAttribute[int | None](lambda fit: owner_total(fit.learned.get("clipped")))
 
     def no_graph_baseline(self) -> MLP:
         """Return the unfitted no-graph baseline: an MLP with as many layers, on the perturbed features.

@@ -20,7 +20,7 @@ from graphveil.data import Graph
 from graphveil.data.recipes import random_split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
+from graphveil.estimators.fitted import FittedAttribute, FittedModel
 from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.requirements import REPORTS_ONLY, Rejections
@@ -69,9 +69,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     scales_features: ClassVar[bool] = False
     rejections: ClassVar[Rejections] = REPORTS_ONLY
 
-    clipped_ = FittedAttribute[int | None](
-        lambda fit: owner_total(fit.learned.get("clipped")), none_before_fit
-    )
+    clipped_ = FittedAttribute[int | None](lambda fit: owner_total(fit.learned.get("clipped")))
     agreement_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
 
     # -- configuration -------------------------------------------------------------------------------------

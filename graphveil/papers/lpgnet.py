@@ -5,8 +5,9 @@ predecessor of ClassCode and is here as a rival. ClassCode counts an undirected 
 halves the noise, and turns counts into posteriors instead of training a network on them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from graphveil.core.queries.edge_counts import MAX_EPSILON, NeighborCountData, N
 from graphveil.core.release import Release
 from graphveil.core.unit import NoUnit, UndirectedEdge
 from graphveil.data import Graph
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
@@ -208,6 +209,7 @@ class LPGNet(NetworkKeywords, Estimator):
     """
 
     method: ClassVar[str] = "lpgnet"
+    removed: ClassVar[Mapping[str, Any]] = {"selection": "last"}
     rejections: ClassVar[Rejections] = Estimator.rejections | rejected(
         "lpgnet counts neighbors, and the sensitivity of these counts is unbounded under unit {unit!r}. Use "
         "unit 'undirected-edge' or 'directed-edge', or method 'classcode' or 'gap'.",
@@ -221,10 +223,6 @@ class LPGNet(NetworkKeywords, Estimator):
         privacy_config = self.privacy_config
         checks.depth(stacks=self.stacks, layers=self.layers)
         checks.within(1, MAX_STACKS, stacks=self.stacks)
-        if self.selection != "last":
-            raise ConfigError(
-                "selection applies to node-level units only, which lpgnet does not support. Omit it."
-            )
         return self._method(
             LPGNetMethod,
             stack=StackConfig(

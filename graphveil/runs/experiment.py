@@ -308,10 +308,8 @@ def preview(experiment: Experiment, data: Any, *, expect_edges: int | None = Non
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(data, 0)
     prepared = model.prepare(split)
     prepared_baseline = None if baseline is None else baseline.prepare(split)
-    plan, guarantee, rows = prepared.preview
-    baseline_guarantee = (
-        None if prepared_baseline is None else charged_guarantee(prepared_baseline.preview.guarantee)
-    )
+    plan, guarantee = prepared.plan, prepared.guarantee
+    baseline_guarantee = None if prepared_baseline is None else charged_guarantee(prepared_baseline.guarantee)
     a_run = [guarantee] if baseline_guarantee is None else [guarantee, baseline_guarantee]
     graph, public = graph_of(data), graph_of(split).public
     return Preview(
@@ -320,7 +318,7 @@ def preview(experiment: Experiment, data: Any, *, expect_edges: int | None = Non
         guarantee=guarantee,
         baseline=baseline_guarantee,
         guarantee_all_runs=combined_guarantee(a_run * experiment.runs),
-        releases=rows,
+        releases=prepared.rows,
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, data),

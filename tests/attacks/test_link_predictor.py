@@ -44,9 +44,9 @@ class HalfTheNoise(gv.LinkPredictor):
 
     def prepare(self, graph: Any) -> Any:
         ready = super().prepare(graph)
-        plan = ready.preview.plan
+        plan = ready.plan
         broken = replace(plan, queries=tuple(map(_with_half_the_noise, plan.queries)))
-        return replace(ready, preview=ready.preview._replace(plan=broken))
+        return replace(ready, plan=broken)
 
 
 def _with_half_the_noise(query: Any) -> Any:

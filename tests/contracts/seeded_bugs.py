@@ -2049,8 +2049,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gap.method:Aggregation.aggregates",
-                "sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)",
-                "exact = aggregates[-1] * (1 + view.adjacency._unwrap().indptr.diff()[:, None])\n            sent = self.gap.hop_transform.next_input(self.encoder, rows, [*aggregates[:-1], exact], std)",
+                "sent = self.method.hop_transform.next_input(self.encoder, rows, aggregates, std)",
+                "exact = aggregates[-1] * (1 + view.adjacency._unwrap().indptr.diff()[:, None])\n            sent = self.method.hop_transform.next_input(self.encoder, rows, [*aggregates[:-1], exact], std)",
             ),
         ],
         test="tests/estimators/test_replay_weights.py::test_an_edge_changes_hops_by_at_most_its_cost[gap-half_cos-undirected-edge]",
@@ -2242,30 +2242,6 @@ BUGS = [
             "tests/estimators/test_noisy_counts.py::test_released_accuracies_follow_from_noisy_counts[classcode]",
         ],
         reason="protects node records",
-    ),
-    dict(
-        name="a_candidate_is_chosen_by_exact_counts",
-        edits=[
-            (
-                "graphveil.estimators.private_training:CheckpointSelection.chosen",
-                "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
-                "release.answer(AccuracyCountData(correct))\n        return int(correct.sum(dim=0).argmax())",
-            )
-        ],
-        test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[mlp]",
-        reason="protects node records",
-    ),
-    dict(
-        name="the_last_candidate_is_kept_whatever_counts_say",
-        edits=[
-            (
-                "graphveil.estimators.private_training:CheckpointSelection.chosen",
-                "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
-                "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
-            )
-        ],
-        test="tests/estimators/test_noisy_counts.py::test_the_candidate_with_the_largest_noisy_count_is_kept[gap]",
-        reason="another candidate",
     ),
     dict(
         name="validation_records_teach_though_they_are_counted",
@@ -4332,7 +4308,7 @@ BUGS = [
         name="noise_of_trees_ignores_the_code",
         edits=[
             (
-                "graphveil.estimators.gnn.module_training:fit_on_ego_graphs",
+                "graphveil.estimators.gnn.module_training:EgoGraphMethod.fit_on_ego_graphs",
                 "fingerprint=(code,)",
                 "fingerprint=()",
             ),
@@ -4343,7 +4319,7 @@ BUGS = [
         name="noise_of_stars_ignores_the_code",
         edits=[
             (
-                "graphveil.estimators.gnn.module_training:fit_on_ego_graphs",
+                "graphveil.estimators.gnn.module_training:EgoGraphMethod.fit_on_ego_graphs",
                 "fingerprint=(code,)",
                 "fingerprint=()",
             ),
@@ -5375,8 +5351,8 @@ BUGS = [
         name="validation_records_teach_for_nothing",
         edits=[
             (
-                "graphveil.estimators.gnn.one_hop:OneHopPlan.queries",
-                "pays = training_groups(metrics=self.metrics)",
+                "graphveil.estimators.gnn.one_hop:OneHopGNN.queries",
+                "pays = training_groups(metrics=metrics)",
                 "pays = (True, False, False)",
             ),
         ],

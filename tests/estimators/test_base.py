@@ -331,7 +331,7 @@ class TestGuarantee:
 
     def test_undirected_edges_have_one_epsilon_with_edge_weights(self, graph):
         found = build("gap-paper", unit="directed-edge", epsilon=4.0, weights="sigmoid_cos")
-        guarantee = found.preview(graph)[1]
+        guarantee = found.preview(graph).guarantee
         words = re.findall(r"is protected at eps = ([\d.]+\d)", guarantee.formal_statement())
         assert words == [format_upper_bound(guarantee.mutual_epsilon)] * 2
 
@@ -345,26 +345,26 @@ class TestGuarantee:
             deviations = ("another flaw",)
 
         keywords = {"unit": "undirected-edge", "epsilon": 2.0}
-        assert "Renyi" in METHODS["gap-paper"](**keywords).preview(graph)[1].formal_statement()
-        assert Exact(**keywords).preview(graph)[1].deviations == ("another flaw",)
-        assert "Renyi" not in METHODS["mlp-paper"](**keywords).preview(graph)[1].formal_statement()
+        assert "Renyi" in METHODS["gap-paper"](**keywords).preview(graph).guarantee.formal_statement()
+        assert Exact(**keywords).preview(graph).guarantee.deviations == ("another flaw",)
+        assert "Renyi" not in METHODS["mlp-paper"](**keywords).preview(graph).guarantee.formal_statement()
 
     @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
     def test_paper_preparation_of_a_graph_invalidates_a_strict_guarantee(self, method):
         graph = gv.load_dataset("synthetic/tiny", mode="paper")
         model = METHODS[method](unit="undirected-edge", epsilon=2.0, seed=0)
-        for guarantee in (model.preview(graph)[1], model.fit(graph).guarantee):
+        for guarantee in (model.preview(graph).guarantee, model.fit(graph).guarantee):
             assert not guarantee.valid
             assert guarantee.deviations == (ISOLATED_DROPPED,)
             assert "isolated nodes were dropped" in guarantee.formal_statement()
-        assert model.preview(gv.load_dataset("synthetic/tiny"))[1].valid
+        assert model.preview(gv.load_dataset("synthetic/tiny")).guarantee.valid
 
     def test_notes_of_a_recipe_are_listed_once(self, graph):
-        plain = build("gap").preview(graph)[1]
+        plain = build("gap").preview(graph).guarantee
         weighted = gv.load_dataset("synthetic/tiny", recipe="weighted")
-        found = build("gap").preview(weighted)[1]
+        found = build("gap").preview(weighted).guarantee
         assert (plain.notes, found.notes) == ((), (NO_CROSSING,))  # the summary always lists public labels
-        assert found.valid and build("gap", unit="none").preview(weighted)[1].notes == ()
+        assert found.valid and build("gap", unit="none").preview(weighted).guarantee.notes == ()
 
     def test_a_noise_seed_invalidates_the_guarantee(self, graph):
         assert build("gap").fit(graph).guarantee.valid

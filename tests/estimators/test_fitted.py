@@ -97,8 +97,8 @@ def test_the_plan_that_is_shown_is_executed(graph: Graph) -> None:
     model = GAP(**EDGES)
     prepared = model.prepare(graph)
     assert ledger_of(graph.edge_set).entries == ()
-    assert model.fit(prepared).plan_ is prepared.preview.plan
-    assert model.guarantee == prepared.preview.guarantee
+    assert model.fit(prepared).plan_ is prepared.plan
+    assert model.guarantee == prepared.guarantee
     direct = GAP(**EDGES).fit(graph)
     assert direct.plan_ == model.plan_ and direct.guarantee == model.guarantee
 

@@ -54,7 +54,7 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     assert steps.noise_multiplier == pytest.approx(60**0.5 / 0.26805112, rel=1e-3)
 
 
-@pytest.mark.parametrize("options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}])
+@pytest.mark.parametrize("options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"clip": 2.0}])
 def test_network_keywords_select_the_small_mlp(options: dict[str, Any]) -> None:
     assert isinstance(MLP(**NODE_RECORD).config, NodeLevelSoftmax)
     assert isinstance(MLP(**NODE_RECORD, **options).config, PrivateMLP)

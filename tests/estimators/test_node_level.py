@@ -60,11 +60,12 @@ class TestPrice:
             {"batch_size": 20, "epochs": 6},
             {"batch_size": 20, "replace_one": True, "private_metrics": True},
             {"private_metrics": True},
-            {"selection": "private", "private_metrics": True, "epochs": 12},
+            {"private_metrics": True, "epochs": 12},
         ],
     )
     def test_a_plan_costs_at_most_the_target_and_little_less(self, graph, method, unit, epsilon, options):
-        plan, guarantee, _ = make(method, **{**unit, "epsilon": epsilon, **options}).preview(graph)
+        planned = make(method, **{**unit, "epsilon": epsilon, **options}).preview(graph)
+        plan, guarantee = planned.plan, planned.guarantee
         assert plan is not None
         assert 0.999 * epsilon <= plan.epsilon <= epsilon
         assert guarantee.valid
@@ -85,7 +86,7 @@ class TestPrice:
     def test_an_mlp_reads_no_edge(self, graph):
         statement = make("mlp", unit="node-record").fit(graph).guarantee
         assert statement.edge_epsilon == 0.0
-        assert make("gap", **NODE_RECORD).preview(graph)[1].edge_epsilon > 0
+        assert make("gap", **NODE_RECORD).preview(graph).guarantee.edge_epsilon > 0
 
     @UNITS
     def test_plans_assume_three_quarters_of_the_nodes_for_training(self, unit):
@@ -105,18 +106,12 @@ class TestRejected:
             ({"dropout": 0.1}, "dropout=0.1 is not supported"),
             ({"patience": 3}, "patience evaluates validation records"),
             ({"clip": 0.0}, "clip=0.0"),
-            ({"selection": "best"}, "selection='best' is not one of last, private"),
             ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
         ],
     )
     def test_rejects_invalid_configurations(self, graph, method, unit, options, words):
         with pytest.raises(ConfigError, match=words):
             make(method, **unit, **options).preview(graph)
-
-    @METHOD
-    def test_rejects_node_level_keywords_for_edge_units(self, method):
-        with pytest.raises(ConfigError, match="to node-level units"):
-            make(method, unit="undirected-edge", selection="private")
 
     @pytest.mark.parametrize("method", ["mlp", "gap", "mlp-paper", "gap-paper"])
     def test_rejects_a_batch_above_the_training_set_before_a_charge(self, graph, method):
@@ -128,8 +123,6 @@ class TestRejected:
     def test_rejects_an_empty_part_of_the_split(self, graph, method):
         empty = torch.zeros(graph.num_nodes, dtype=torch.bool)
         no_val = graph.with_split(graph.train_mask, empty, graph.test_mask)
-        with pytest.raises(GraphError, match="no val nodes"):
-            make(method, **NODE_RECORD, selection="private").preview(no_val)
         with pytest.raises(GraphError, match="no val nodes"):
             make(method, **NODE_RECORD, private_metrics=True).preview(no_val)
         make(method, **NODE_RECORD).preview(no_val)
@@ -162,13 +155,13 @@ class TestLabels:
         graph = make_graph()
         graph.y[graph.train_mask.nonzero()[:5, 0]] = -1
         model = make(method, **NODE_RECORD, unsafe_noise_seed=1).fit(graph)
-        assert model.plan_ == make(method, **NODE_RECORD).preview(make_graph())[0]
+        assert model.plan_ == make(method, **NODE_RECORD).preview(make_graph()).plan
 
 
 def resumable(method: str, unit: dict[str, Any]) -> dict[str, Any]:
     found = {**unit, "epochs": 120, "unsafe_noise_seed": 4}
     if not method.endswith("-paper"):
-        return found | {"selection": "private", "private_metrics": True}
+        return found | {"private_metrics": True}
     return found | {"batch_size": 90}
 
 
@@ -240,12 +233,8 @@ class TestReporting:
 
 
 class TestSelection:
-    @pytest.mark.parametrize(
-        ("method", "options"),
-        [(method, {"selection": "private"}) for method in ("mlp", "gap")]
-        + [(method, {"batch_size": 100}) for method in ("mlp-paper", "gap-paper")],
-    )
-    def test_the_best_checkpoint_is_kept(self, make_graph, monkeypatch, method, options):
+    @pytest.mark.parametrize("method", ["mlp-paper", "gap-paper"])
+    def test_the_best_checkpoint_is_kept(self, make_graph, monkeypatch, method):
         """With a budget so large that the counts are as good as exact."""
         noted, fit = [], private_training.fit_dpsgd
 
@@ -256,7 +245,7 @@ class TestSelection:
         monkeypatch.setattr(private_training, "fit_dpsgd", noting)
         graph = make_graph(nodes=900)
         budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
-        model = make(method, **NODE_RECORD, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
+        model = make(method, **NODE_RECORD, **budget, batch_size=100, epochs=10, learning_rate=0.3).fit(graph)
         kept = model.score(graph, "val")
         states = noted[-1]
         assert len(states) == 10
@@ -271,11 +260,6 @@ class TestSelection:
         assert kept == pytest.approx(max(scores))
         assert min(scores) < max(scores)
 
-    @METHOD
-    def test_there_are_at_most_as_many_candidates_as_steps(self, graph, method):
-        model = make(method, **NODE_RECORD, selection="private", epochs=3).fit(graph)
-        assert model.plan_.queries[-1].candidates == 3
-
 
 def probed(state: State) -> dict[str, float]:
     return {"probe": float(sum(value.abs().sum() for value in state.values()))}
@@ -285,18 +269,17 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
     """Classify again from the rows that were released."""
     trained, answers = model.fitted.trained, list(model.aggregates_.values())
     aggregation = trained.aggregation
-    views = aggregation.gap.hop_transform.views(
+    views = aggregation.method.hop_transform.views(
         aggregation.encode(graph), answers, hop_noise_stds(model.plan_)
     )
     return trained.proba(views)
 
 
 class TestPaper:
-    @pytest.mark.parametrize("options", [{"selection": "private"}, {"private_metrics": True}])
     @METHOD
-    def test_selection_is_that_of_the_paper(self, method, options):
-        with pytest.raises(ConfigError, match="as the paper does, so selection and"):
-            make(f"{method}-paper", **NODE_RECORD, **options)
+    def test_selection_is_that_of_the_paper(self, method):
+        with pytest.raises(ConfigError, match="as the paper does, so private_metrics"):
+            make(f"{method}-paper", **NODE_RECORD, private_metrics=True)
 
     @METHOD
     def test_paper_mode_lists_deviations(self, graph, method):

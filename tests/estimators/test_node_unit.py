@@ -48,7 +48,8 @@ def make(method: str, **more: Any) -> Any:
 def test_a_plan_costs_at_most_the_target_and_little_less(
     method: str, epsilon: float, replace_one: bool
 ) -> None:
-    plan, guarantee, _ = make(method, epsilon=epsilon, replace_one=replace_one).preview(grouped())
+    ready = make(method, epsilon=epsilon, replace_one=replace_one).preview(grouped())
+    plan, guarantee = ready.plan, ready.guarantee
     assert 0.999 * epsilon <= plan.epsilon <= epsilon
     assert guarantee.valid and guarantee.epsilon <= epsilon
     degrees = [query for query in plan.queries if isinstance(query, DegreeHIndexQuery)]
@@ -59,7 +60,7 @@ def test_a_plan_costs_at_most_the_target_and_little_less(
 
 
 def test_a_degree_bound_that_fails_more_often_leaves_less_of_delta() -> None:
-    event = make("classcode").preview(grouped())[1].event
+    event = make("classcode").preview(grouped()).guarantee.event
     small, large = (
         Guarantee.from_event(Node(), compose(event, ApproximateDP(0.0, failure)), delta=1e-5, releases=1)
         for failure in (1e-9, 5e-6)
@@ -84,7 +85,7 @@ def test_the_statement_of_own_lists_names_the_bound_of_a_coalition() -> None:
     assert "all edges in which q takes part" in words and "Nothing is assumed about degrees" in words
     sums = next(query for query in model.plan_.queries if isinstance(query, ProjectedSumQuery))
     ratio = sums.coalition_sensitivity(Node()) / sums.sensitivity(Node())
-    failure = make("classcode").preview(grouped())[0].queries[0].failure
+    failure = make("classcode").preview(grouped()).plan.queries[0].failure
     assert guarantee.coalition_mu > ratio * sums.sensitivity(Node()) / sums.sigma
     left = guarantee.delta - guarantee.slack - failure
     assert guarantee.coalition_epsilon == pytest.approx(epsilon_of(guarantee.coalition_mu, left))
@@ -94,14 +95,14 @@ def test_the_statement_of_own_lists_names_the_bound_of_a_coalition() -> None:
     ("method", "more"), [("gap", {}), ("mlp", {}), ("classcode", {"read_own_edges": False})]
 )
 def test_a_coalition_learns_no_more_from_predictions_without_own_lists(method: str, more: Any) -> None:
-    guarantee = make(method, **more).preview(grouped())[1]
+    guarantee = make(method, **more).preview(grouped()).guarantee
     assert guarantee.coalition_epsilon == guarantee.epsilon
     assert "predictions for all nodes other than q" in guarantee.formal_statement()
 
 
 @pytest.mark.parametrize("method", ["classcode", "gap", "mlp"])
 def test_a_guarantee_survives_json(method: str) -> None:
-    guarantee = make(method).preview(grouped())[1]
+    guarantee = make(method).preview(grouped()).guarantee
     back = guarantee_from_plain(guarantee_to_plain(guarantee))
     assert back == guarantee
     assert back.coalition_epsilon == guarantee.coalition_epsilon
@@ -109,7 +110,7 @@ def test_a_guarantee_survives_json(method: str) -> None:
 
 
 def test_two_runs_compose_with_both_failures_and_both_coalitions() -> None:
-    one = make("classcode").preview(grouped())[1]
+    one = make("classcode").preview(grouped()).guarantee
     both = Guarantee.compose([one, one])
     failures = [event.delta for event in compose(both.event).events if isinstance(event, ApproximateDP)]
     assert failures == pytest.approx([1e-6, 1e-6])
@@ -121,7 +122,7 @@ def test_two_runs_compose_with_both_failures_and_both_coalitions() -> None:
 
 def test_a_run_without_own_lists_costs_more_next_to_one_with_them() -> None:
     """A coalition that knows edges from one run compares graphs in which these stay, in both runs."""
-    reads, queries = (make(method).preview(grouped())[1] for method in ("classcode", "gap"))
+    reads, queries = (make(method).preview(grouped()).guarantee for method in ("classcode", "gap"))
     plain = total_mu(without_failures(queries.event))
     assert plain is not None and queries.coalition_mu > 1.2 * plain
     both = Guarantee.compose([queries, reads])

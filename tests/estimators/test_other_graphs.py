@@ -222,7 +222,7 @@ class TestGrownGraph:
         for hop, std in zip(kept.rows, model.plan_.noise_std, strict=True):
             expected = (matrix @ rows.to(torch.float64))[150:]
             assert float((hop[150:] - expected).abs().max()) < 6 * std + 0.05
-            rows = aggregation.gap.hop_transform.next_input(aggregation.encoder, rows, [hop], std)
+            rows = aggregation.method.hop_transform.next_input(aggregation.encoder, rows, [hop], std)
 
     @pytest.mark.parametrize("between", [True, False])
     def test_a_grown_graph_can_grow(self, graph, between):

@@ -123,7 +123,6 @@ def test_the_range_is_scaled_to_one() -> None:
         ({**RECORDS, "task": "classification"}, "applies to regression only"),
         ({**RECORDS, "task": "ranking"}, "is not one of classification, regression"),
         ({**RECORDS, "private_metrics": True}, "counts correct predictions"),
-        ({**RECORDS, "selection": "private"}, "counts correct predictions"),
     ],
 )
 def test_settings_without_effect_or_meaning_are_rejected(settings: dict[str, Any], words: str) -> None:

@@ -173,10 +173,10 @@ def zero_noise_scores(graph: Graph) -> np.ndarray:
     class Exact(LinkPredictor):
         def prepare(self, graph: Any) -> Any:
             ready = super().prepare(graph)
-            plan = ready.preview.plan
+            plan = ready.plan
             assert plan is not None
             silent = zero_noise_plan(plan.unit, plan.queries)
-            return replace(ready, preview=ready.preview._replace(plan=silent))
+            return replace(ready, plan=silent)
 
     model = Exact(**EDGE)
     return model.fit(graph).decision_function(np.arange(200).reshape(2, 100))

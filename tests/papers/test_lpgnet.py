@@ -65,5 +65,3 @@ def test_rejects_units_without_a_bound_and_wrong_parameters() -> None:
         LPGNet(unit="local-attributes")
     with pytest.raises(ConfigError, match="stacks"):
         LPGNet(unit="undirected-edge", epsilon=1.0, stacks=9)
-    with pytest.raises(ConfigError, match="selection"):
-        LPGNet(unit="undirected-edge", epsilon=1.0, selection="private")

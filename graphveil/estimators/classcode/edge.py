@@ -64,7 +64,7 @@ from graphveil.estimators.classcode.likelihoods import (
     row_log_likelihood,
     weighted,
 )
-from graphveil.estimators.edge_weighting import EdgeWeighting
+from graphveil.estimators.edge_weighting import trained_weight_network, weight_network
 from graphveil.estimators.features.crossfit import (
     CrossFit,
     CrossFitPosteriors,
@@ -669,7 +669,7 @@ class EdgeLevelClassCode(Method):
     count_share: float = 0.05
     few_labels: bool | None = None
     reverse_weight: float = 0.3
-    edge_weighting: EdgeWeighting | None = None
+    similarity: Similarity | None = None
     noise: Noise = "auto"
     self_training: bool | None = None
 
@@ -686,7 +686,7 @@ class EdgeLevelClassCode(Method):
         if self.noise != "auto":
             return self.noise == "laplace"
         return (
-            self.edge_weighting is None
+            self.similarity is None
             and not self.has_few_labels(sizes)
             and self.privacy_config.budget >= MIN_EPSILON
         )
@@ -710,7 +710,7 @@ class EdgeLevelClassCode(Method):
                 count_share=count_share,
                 few_labels=self.has_few_labels(sizes),
                 reverse_weight=self.reverse_weight,
-                similarity=None if self.edge_weighting is None else self.edge_weighting.similarity,
+                similarity=self.similarity,
             ),
             num_nodes=sizes.nodes,
         )
@@ -776,18 +776,17 @@ class EdgeLevelClassCode(Method):
         return FitResult(trained=trained, proba=proba, released=released, learned=learned)
 
     def _weight_model(self, view: Graph, log_posteriors: Tensor, session: Session) -> EdgeWeightModel | None:
-        weighting = self.edge_weighting
-        if weighting is None:
+        if self.similarity is None:
             return None
-        network = weighting.weight_network(view.num_classes, session.streams.torch("weights"))
+        network = weight_network(self.similarity, view.num_classes, session.streams.torch("weights"))
         if network is not None:
 
             def learn() -> State:
-                learned = weighting.learned(view, log_posteriors.exp(), session)
+                learned = trained_weight_network(self.similarity, view, log_posteriors.exp(), session)
                 return {} if learned is None else dict(learned.state_dict())
 
             network.load_state_dict(session.load_or_compute("weights", learn))
-        return EdgeWeightModel(weighting.similarity, network)
+        return EdgeWeightModel(self.similarity, network)
 
     def decide(
         self,
@@ -840,12 +839,12 @@ class EdgeLevelClassCode(Method):
         )
         imitates = bool(distilled.networks)
         check_fits(ensemble.fits(width, classes) and (distilled.fits(width, classes) or not imitates), sizes)
-        weight_model, weighting = None, self.edge_weighting
-        if weighting is not None:
-            network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
+        weight_model = None
+        if self.similarity is not None:
+            network = weight_network(self.similarity, classes, PublicStreams(0).torch("restore"))
             if network is not None:
                 network.load_state_dict(part_of(state, "weights/0/"))
-            weight_model = EdgeWeightModel(weighting.similarity, network)
+            weight_model = EdgeWeightModel(self.similarity, network)
         return TrainedEdgeLevelClassCode(
             method=replace(self, noise="gaussian" if gaussian else "laplace"),
             classes=classes,

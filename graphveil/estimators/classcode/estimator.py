@@ -13,8 +13,8 @@ from graphveil.estimators.classcode.edge import EdgeLevelClassCode, Noise, Train
 from graphveil.estimators.classcode.likelihoods import Homophily
 from graphveil.estimators.classcode.node import NodeLevelClassCode
 from graphveil.estimators.classcode.projected import ProjectedClassCode
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.edge_weighting import edge_weight
+from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.method import Method
 from graphveil.estimators.requirements import (
     EXACT_RECORDS,
@@ -142,13 +142,12 @@ class ClassCode(Estimator):
     gate_ = FittedAttribute[tuple[float, ...]](
         lambda fit: fit.trained.gate if isinstance(fit.trained, TrainedEdgeLevelClassCode) else (), tuple
     )
-    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
+    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"))
 
     def _check_config(self) -> None:
         super()._check_config()
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
-        checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
         wanted, options = _OTHER_OPTIONS[self.protected_unit.level]
         for name in self._changed(options):
             raise ConfigError(
@@ -196,19 +195,19 @@ class ClassCode(Estimator):
         return methods[self.protected_unit.level]()
 
     def _on_edges(self) -> EdgeLevelClassCode:
-        edge_weighting = EdgeWeighting.from_config(self.weights, encoder=True, records=False)
-        if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
+        similarity = edge_weight(self.weights, encoder=True, records=False)
+        if isinstance(similarity, GivenWeight):
             raise ConfigError(
                 "weights='given' uses edge weights, but classcode counts edges and ignores their "
                 "weights. Use method gap, which uses them, or remove the weights with "
                 "adjacency.without_weights() (or without --weight)."
             )
         return self._method(
-            EdgeLevelClassCode, reverse_weight=self.target_to_labeled_weight, edge_weighting=edge_weighting
+            EdgeLevelClassCode, reverse_weight=self.target_to_labeled_weight, similarity=similarity
         )
 
     def _on_records(self) -> NodeLevelClassCode | ProjectedClassCode:
-        EdgeWeighting.from_config(self.weights, encoder=True, records=True)
+        edge_weight(self.weights, encoder=True, records=True)
         if isinstance(self.protected_unit, Node):
             return self._method(ProjectedClassCode, reads_own_edges=self.read_own_edges is not False)
         return self._method(

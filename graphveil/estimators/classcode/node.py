@@ -629,7 +629,7 @@ class NodeLevelClassCode(Method):
             steps = budget_split.combiner_steps
             queries.append(full_batch_steps(parameters, steps, noise.combiner, metrics=metrics, clip=clip))
         spare = mu * math.sqrt(1 - budget_split.aggregation)  # records outside of training skip the steps
-        counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
+        counts = metric_queries(unit, sizes.classes, spare) if metrics else ()
         return (*queries, *counts)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:

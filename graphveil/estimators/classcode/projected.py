@@ -181,7 +181,7 @@ class ProjectedClassCode(Method):
         noise = unit.change * math.sqrt(_WEIGHT_STEPS / of_weights) / mu
         weights = full_batch_steps(WEIGHTS, _WEIGHT_STEPS, noise, metrics=metrics, clip=WEIGHTS_CLIP)
         spare = mu * math.sqrt(1 - rest)  # records outside of training skip the steps and moments
-        counts = metric_queries(unit, sizes.classes, spare, spare) if metrics else ()
+        counts = metric_queries(unit, sizes.classes, spare) if metrics else ()
         return (encoder, sums, moments, weights, *counts)
 
     def _moments_share(self, sizes: PublicSizes, mu: float) -> float:

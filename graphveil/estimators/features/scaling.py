@@ -24,7 +24,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._util import checks
 from graphveil.core.features import Features, to_dense
 from graphveil.core.queries.record_counts import FeatureHistogramQuery
 from graphveil.core.unit import Unit
@@ -35,7 +34,6 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.public_sizes import PARTITION, training_groups
 
 FeatureScalingMode = Literal["auto", "none"]
-MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
 MAX_UNSCALED = 10.0  # columns whose values all lie within this keep them
 LIMIT = 2.0  # scaled values are clipped here
 BOUND = 3.0  # under units that protect records: values within this are kept, larger ones are compressed
@@ -226,13 +224,8 @@ def parse_range(text: str) -> dict[str, Range]:
 
 def check_scaling(scaling: str, feature_range: str | None, method: str, *, scales: bool) -> None:
     """Reject a feature range without effect, since a reader would believe that it has one."""
-    checks.one_of(MODES, feature_scaling=scaling)
     if feature_range is None:
         return
-    if not isinstance(feature_range, str):
-        raise ConfigError(
-            f"feature_range={feature_range!r} must be a string, such as 'salary=0:200000' or '0:255'."
-        )
     parse_range(feature_range)
     if not scales:
         raise ConfigError(

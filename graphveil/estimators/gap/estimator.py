@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from graphveil._util import checks
 from graphveil.core.unit import Level
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.gap.method import EdgeLevelGap, GapConfig, NodeLevelGap
+from graphveil.estimators.edge_weighting import edge_weight
+from graphveil.estimators.gap.method import EdgeLevelGap, GapMethod, NodeLevelGap
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform, RecordTransform
-from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig, check_selection
+from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.requirements import EXACT_RECORDS, MIXED_EDGES, Rejections
+
+G = TypeVar("G", bound=GapMethod)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,7 +106,7 @@ class GAP(NetworkKeywords, Estimator):
     needs_out_degree_bound: ClassVar[bool] = True
     removed: ClassVar[Mapping[str, Any]] = {
         **{"attention_multiplier": None, "combine": "concat", "sgd_multiplier": None},
-        "weight_rows": "input",
+        **{"weight_rows": "input", "selection": "last"},
     }
 
     hops: int = 2
@@ -126,7 +128,6 @@ class GAP(NetworkKeywords, Estimator):
                 f"weights={self.weights!r} needs classes and cannot be used with task='regression'. Use "
                 "weights='one'."
             )
-        check_selection(self, self.task)
         self._check_shares()
         self._check_custom_modules()
         methods: dict[Level, Callable[[], EdgeLevelGap | NodeLevelGap]] = {
@@ -137,14 +138,14 @@ class GAP(NetworkKeywords, Estimator):
         return methods[self.protected_unit.level]()
 
     def _on_edges(self) -> EdgeLevelGap:
-        weighting = EdgeWeighting.from_config(
+        similarity = edge_weight(
             self.weights,
             encoder=self.use_encoder,
             records=False,
             trained_on_edges=self.privacy_config.protects,
         )
-        self._check_attention(weighting is not None and weighting.learned_from_edges)
-        return self._method(EdgeLevelGap, gap=self._gap(2, HopTransform(), weighting))
+        self._check_attention(similarity is not None and similarity.reads == "attention")
+        return self._gap(EdgeLevelGap, 2, hop_transform=HopTransform(), similarity=similarity)
 
     def _on_records(self) -> NodeLevelGap:
         for name, module in (("encoder", self.encoder), ("head", self.head)):
@@ -154,15 +155,12 @@ class GAP(NetworkKeywords, Estimator):
                     f"unit {self.unit!r} protects. Use an edge-level unit, or PrivateGNN, "
                     "which trains custom modules with noise."
                 )
-        EdgeWeighting.from_config(self.weights, encoder=self.use_encoder, records=True)
+        edge_weight(self.weights, encoder=self.use_encoder, records=True)
         self._check_attention(False)
-        return self._method(
-            NodeLevelGap,
-            gap=self._gap(1, RecordTransform(), None),
-            shares=(self.encoder_share, self.classifier_share),
-        )
+        shares = self.encoder_share, self.classifier_share
+        return self._gap(NodeLevelGap, 1, hop_transform=RecordTransform(), shares=shares)
 
-    def _gap(self, usual_depth: int, transform: HopTransform, weighting: EdgeWeighting | None) -> GapConfig:
+    def _gap(self, kind: type[G], usual_depth: int, **own: Any) -> G:
         training_config = TrainingConfig.from_keywords(self, self.privacy_config)
         depth = usual_depth if self.encoder_layers is None else self.encoder_layers
         checks.depth(hops=self.hops, encoder_layers=depth)
@@ -179,13 +177,7 @@ class GAP(NetworkKeywords, Estimator):
             custom_encoder=self.encoder,
             custom_head=self.head,
         )
-        return GapConfig(
-            training_config=training_config,
-            shape=shape,
-            encoder_epochs=epochs,
-            hop_transform=transform,
-            edge_weighting=weighting,
-        )
+        return self._method(kind, training_config=training_config, shape=shape, encoder_epochs=epochs, **own)
 
     def _check_custom_modules(self) -> None:
         for name, module in (("encoder", self.encoder), ("head", self.head)):

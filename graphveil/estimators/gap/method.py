@@ -26,12 +26,18 @@ from graphveil.core.queries.projected_sums import (
     ProjectedSumData,
     ProjectedSumQuery,
 )
+from graphveil.core.queries.weights import Similarity
 from graphveil.core.release import Release
 from graphveil.core.unit import NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError
-from graphveil.estimators.edge_weighting import EdgeTrainedWeight, EdgeTraining, EdgeWeighting
+from graphveil.estimators.edge_weighting import (
+    EdgeTrainedWeight,
+    EdgeTraining,
+    trained_weight_network,
+    weight_network,
+)
 from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
@@ -39,7 +45,7 @@ from graphveil.estimators.objective import fit_nonprivate
 from graphveil.estimators.own.code import check_registered
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
-from graphveil.estimators.public_sizes import PublicSizes, check_members, record_groups
+from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
 from graphveil.nn.layers import batch_of, batches_of
@@ -47,45 +53,40 @@ from graphveil.training.heads import TaskHead
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapConfig:
-    """Configuration of GAP under all units: both networks, and the hops between them."""
+class GapMethod(Method):
+    """GAP under all units: both networks, and the hops between them.
+
+    Args:
+        similarity: Edge weights of the hops; None for weights of one.
+    """
+
+    supports_growing_graphs: ClassVar[bool] = True
+    weighs_classes: ClassVar[bool] = True
 
     training_config: TrainingConfig
     shape: GapArchitecture
     encoder_epochs: int
     hop_transform: HopTransform
-    edge_weighting: EdgeWeighting | None = None
+    similarity: Similarity | None = None
 
-    def restore(
-        self, method: "EdgeLevelGap | NodeLevelGap", state: State, sizes: PublicSizes
-    ) -> "TrainedGap":
+    def queried_graph(self, view: Graph, session: Session) -> Graph:
+        return view
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedGap":
         check_registered(self.shape.custom_encoder, self.shape.custom_head)
-        generator, weighting = PublicStreams(0).torch("restore"), self.edge_weighting
+        generator, weight = PublicStreams(0).torch("restore"), self.similarity
         encoder = self.shape.encoder(sizes, generator) if self.shape.encoder_layers else None
         classifier = self.shape.classifier(sizes, generator)
-        width = self.shape.width(sizes)
-        weight_network = None if weighting is None else weighting.weight_network(width, generator)
-        parts = {"encoder.": encoder, "classifier.": classifier, "tower.": weight_network}
+        weight_net = weight_network(weight, self.shape.width(sizes), generator)
+        parts = {"encoder.": encoder, "classifier.": classifier, "tower.": weight_net}
         for prefix, network in parts.items():
             if network is not None:
                 network.load_state_dict(part_of(state, prefix))
                 network.eval()
-        weight = None if weighting is None else weighting.similarity
         names = weight.parameters if isinstance(weight, EdgeTrainedWeight) else ()
         attention = {name: state[f"attention.{name}"] for name in names}
-        aggregation = Aggregation(self, encoder, weight_network, attention)
-        return TrainedGap(method, aggregation, classifier, sizes, method.head.restored(state))
-
-    def classifier_of(self, views: Sequence[Tensor], network: HopClassifier) -> Callable[[Tensor], Tensor]:
-        @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
-        def inputs(index: Tensor) -> list[FixedRows]:
-            return [FixedRows(view[index]) for view in views]
-
-        def logits(index: Tensor) -> Tensor:
-            scores: Tensor = network(inputs(index))
-            return scores
-
-        return logits
+        aggregation = Aggregation(self, encoder, weight_net, attention)
+        return TrainedGap(self, aggregation, classifier, sizes, self.head.restored(state))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class Aggregation:
         attention: Network of edge weights that are learned from edges, by part.
     """
 
-    gap: GapConfig
+    method: GapMethod
     encoder: Encoder | None = None
     weight_network: nn.Module | None = None
     attention: State = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Aggregation:
 
         def of(x: Features) -> Tensor:
             rows = to_dense(x) if self.encoder is None else self.encoder.rows(batch_of(x))
-            return self.gap.hop_transform.unit(rows)
+            return self.method.hop_transform.unit(rows)
 
         return map_records(of, view.x)
 
@@ -127,7 +128,7 @@ class Aggregation:
             release: Open release of the session's plan; None for exact aggregates, if nothing is protected.
             known: Aggregates of the first nodes; only those of the other nodes are queried.
         """
-        keys, weighting, aggregates = self.keys(view, rows, session), self.gap.edge_weighting, list[Tensor]()
+        keys, similarity, aggregates = self.keys(view, rows, session), self.method.similarity, list[Tensor]()
         if release is not None and isinstance(release.next_query, DegreeHIndexQuery):
             release.answer(DegreeHIndexData())
 
@@ -139,31 +140,44 @@ class Aggregation:
                 if isinstance(query, OutEdgeSumQuery):
                     return release.answer(OutEdgeSumData(vectors))
                 return release.answer(NeighborSumData(vectors, keys))
-            if weighting is None:
+            if similarity is None:
                 return neighbor_sums(view.adjacency, vectors.float())
-            return weighted_neighbor_sums(view.adjacency, vectors.float(), weighting.similarity, keys)
+            return weighted_neighbor_sums(view.adjacency, vectors.float(), similarity, keys)
 
         sent = rows
-        for hop, std in enumerate(hop_noise_stds(session.plan) or [0.0] * self.gap.shape.hops):
+        for hop, std in enumerate(hop_noise_stds(session.plan) or [0.0] * self.method.shape.hops):
             answer = aggregate(sent)
             aggregates.append(answer if known is None else torch.cat([known[hop], answer]))
-            sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)
+            sent = self.method.hop_transform.next_input(self.encoder, rows, aggregates, std)
         return aggregates
 
     def keys(self, view: Graph, rows: Tensor, session: Session) -> Keys | None:
-        weighting = self.gap.edge_weighting
-        if weighting is None:
+        similarity, encoder, network = self.method.similarity, self.encoder, self.weight_network
+        if similarity is None:
             return None
-        if isinstance(weighting.similarity, EdgeTrainedWeight):
-            return weighting.similarity.keys(self.attention, rows)
-        return weighting.keys(view, rows, self.encoder, self.weight_network, session)
+        if isinstance(similarity, EdgeTrainedWeight):
+            return similarity.keys(self.attention, rows)
+        if similarity.reads == "features":
+            return view.x
+        if similarity.reads == "rows":
+            return rows
+
+        @torch.no_grad()
+        def compute() -> State:
+            if network is not None:
+                return {"keys": network.eval()(rows.float())}
+            assert encoder is not None  # edge_weight rejects such weights without an encoder
+            return {"keys": encoder.eval()(batch_of(view.x)).softmax(dim=1)}
+
+        # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
+        return session.load_or_compute("weights", compute)["keys"]
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedGap(TrainedModel):
     """Both networks, and the edge weights; another graph needs its own hops."""
 
-    method: "EdgeLevelGap | NodeLevelGap"
+    method: GapMethod
     aggregation: Aggregation
     classifier: HopClassifier
     sizes: PublicSizes
@@ -194,7 +208,7 @@ class TrainedGap(TrainedModel):
 
     def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Query the hops of another graph (only for new nodes if it has grown), and predict."""
-        release, plan, transform = None, session.plan, self.aggregation.gap.hop_transform
+        release, plan, transform = None, session.plan, self.method.hop_transform
         if plan is not None:
             first = 0 if kept is None else len(kept.proba)
             queried = self.method.queried_graph(view, session)
@@ -226,25 +240,22 @@ class TrainedGap(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeLevelGap(Method):
+class EdgeLevelGap(GapMethod):
     """GAP with public features and labels: K equal hops in one release, networks trained without privacy."""
 
-    supports_growing_graphs: ClassVar[bool] = True
     selects_by_metric: ClassVar[bool] = True
-    weighs_classes: ClassVar[bool] = True
     trains_on_sample: ClassVar[bool] = True
 
-    gap: GapConfig
     attention_steps: int | None = None
 
     @property
     def attends(self) -> bool:
         """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
-        return self.gap.edge_weighting is not None and self.gap.edge_weighting.learned_from_edges
+        return isinstance(self.similarity, EdgeTrainedWeight)
 
     def check(self, view: Graph) -> None:
         super().check(view)
-        self.gap.shape.check_custom_modules(self.sizes_of(view))
+        self.shape.check_custom_modules(self.sizes_of(view))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         privacy_config = self.privacy_config
@@ -258,40 +269,33 @@ class EdgeLevelGap(Method):
         return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
 
     def hops(self, sizes: PublicSizes, mu: float) -> tuple[NeighborSumQuery, ...]:
-        shape, weighting = self.gap.shape, self.gap.edge_weighting
-        similarity = None if weighting is None else weighting.similarity
-        return equal_hops(mu, shape.hops, shape.width(sizes), self.privacy_config.unit, similarity)
+        shape = self.shape
+        return equal_hops(mu, shape.hops, shape.width(sizes), self.privacy_config.unit, self.similarity)
 
     @property
     def _trained_weight(self) -> EdgeTrainedWeight:
-        assert self.gap.edge_weighting is not None
-        weight = self.gap.edge_weighting.similarity
-        assert isinstance(weight, EdgeTrainedWeight)
-        return weight
+        assert isinstance(self.similarity, EdgeTrainedWeight)
+        return self.similarity
 
     def attention_training(self, sizes: PublicSizes) -> EdgeTraining:
         return self._trained_weight.training(
             unit=self.privacy_config.unit,
-            dim=self.gap.shape.width(sizes),
+            dim=self.shape.width(sizes),
             classes=sizes.classes,
             targets=sizes.records,
-            hops=self.gap.shape.hops,
+            hops=self.shape.hops,
             steps=self.attention_steps,
         )
 
-    def queried_graph(self, view: Graph, session: Session) -> Graph:
-        return view
-
     def fit(self, view: Graph, session: Session) -> FitResult:
-        gap, head = self.gap, self.head.fitted(view)
+        head = self.head.fitted(view)
         release = None if session.plan is None else session.open(view)  # recorded before any work
         with session.stage("encoder"):
-            aggregation = Aggregation(gap, self._encoder(view, session, head))
+            aggregation = Aggregation(self, self._encoder(view, session, head))
             # Stored in the workspace: a resumed release needs bit-identical inputs.
             rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(view)})["rows"]
-            if gap.edge_weighting is not None:
-                network = gap.edge_weighting.learned(view, rows, session)
-                aggregation = replace(aggregation, weight_network=network)
+            network = trained_weight_network(self.similarity, view, rows, session)
+            aggregation = replace(aggregation, weight_network=network)
         if self.attends and release is not None:
             with session.stage("attention"):
                 learned = self._trained_weight.learn(view, rows, release, session)
@@ -300,15 +304,20 @@ class EdgeLevelGap(Method):
             aggregates = aggregation.aggregates(view, rows, release, session)
             if release is not None:
                 release.close()
-        views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
+        views = self.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
             generator = session.streams.torch("classifier")
-            classifier = gap.shape.classifier(self.sizes_of(view), generator)
+            classifier = self.shape.classifier(self.sizes_of(view), generator)
+
+            @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
+            def inputs(index: Tensor) -> list[FixedRows]:
+                return [FixedRows(view[index]) for view in views]
+
             fit_nonprivate(
                 classifier,
-                gap.classifier_of(views, classifier),
+                lambda index: classifier(inputs(index)),
                 view,
-                gap.training_config.nonprivate_schedule(),
+                self.training_config.nonprivate_schedule(),
                 session,
                 stage="classifier",
                 generator=generator,
@@ -320,20 +329,17 @@ class EdgeLevelGap(Method):
         released = {} if session.plan is None else named_aggregates(aggregates)
         return FitResult(trained=trained, proba=trained.proba(views), released=released)
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        return self.gap.restore(self, state, sizes)
-
     def _encoder(self, view: Graph, session: Session, head: TaskHead) -> Encoder | None:
-        if not self.gap.shape.encoder_layers:
+        if not self.shape.encoder_layers:
             return None
         generator = session.streams.torch("encoder")
-        encoder = self.gap.shape.encoder(self.sizes_of(view), generator)
+        encoder = self.shape.encoder(self.sizes_of(view), generator)
         inputs = batches_of(view.x)
         fit_nonprivate(
             encoder,
             lambda index: encoder(inputs(index)),
             view,
-            self.gap.training_config.nonprivate_schedule(self.gap.encoder_epochs),
+            self.training_config.nonprivate_schedule(self.encoder_epochs),
             session,
             stage="encoder",
             generator=generator,
@@ -345,32 +351,25 @@ class EdgeLevelGap(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLevelGap(Method):
+class NodeLevelGap(GapMethod):
     """GAP on protected records (GAP-NDP): encoder steps, noisy hops and classifier steps are one release.
 
     Args:
         shares: Shares of mu^2 for encoder and classifier.
     """
 
-    supports_growing_graphs: ClassVar[bool] = True
-    weighs_classes: ClassVar[bool] = True
+    trainer: ClassVar[Callable[..., object]] = staticmethod(fit_node_level)
 
-    gap: GapConfig
     shares: tuple[float, float]
     out_degree_bound: int | None
-
-    def check(self, view: Graph) -> None:
-        super().check(view)
-        if self.gap.training_config.selection.kind == "private":
-            check_members(view, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         return self.privacy_config.calibrated(sizes, self.record_plan(sizes).queries)
 
     def record_plan(self, sizes: PublicSizes) -> RecordPlan:
-        unit, shape = self.privacy_config.unit, self.gap.shape
+        unit, shape = self.privacy_config.unit, self.shape
         assert isinstance(unit, NodeUnit)
-        *_, classifier = trainings = self.trainings(sizes)
+        trainings = self.trainings(sizes)
         return RecordPlan(
             unit=unit,
             nodes=sizes.nodes,
@@ -380,13 +379,12 @@ class NodeLevelGap(Method):
             hops=shape.hops,
             dim=shape.width(sizes),
             out_degree_bound=self.out_degree_bound,
-            candidates=self.gap.training_config.selection.num_counts(classifier),
             classes=sizes.classes,
             metrics=self.privacy_config.private_metrics,
         )
 
     def trainings(self, sizes: PublicSizes) -> tuple[DPSGDTraining, ...]:
-        shape, training_config = self.gap.shape, self.gap.training_config
+        shape, training_config = self.shape, self.training_config
         classifier = DPSGDTraining(
             schedule=training_config.private(),
             parameters=shape.classifier_parameters(sizes),
@@ -395,66 +393,55 @@ class NodeLevelGap(Method):
         if not shape.encoder_layers:
             return (classifier,)
         encoder = DPSGDTraining(
-            schedule=training_config.private(self.gap.encoder_epochs),
+            schedule=training_config.private(self.encoder_epochs),
             parameters=shape.encoder_parameters(sizes),
             records=sizes.records,
         )
         return encoder, classifier
 
-    def queried_graph(self, view: Graph, session: Session) -> Graph:
-        return view
-
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
-        gap, sizes = self.gap, self.sizes_of(view)
+        sizes = self.sizes_of(view)
         groups = plan_record_groups(session.planned, view)
         release = session.open(self.queried_graph(view, session), groups)  # recorded before any work
         with session.stage("encoder"):
-            aggregation = Aggregation(gap, self._encoder(view, release, session))
+            aggregation = Aggregation(self, self._encoder(view, release, session))
             encode = partial(aggregation.encode, view)
             rows = kept_rows(session.load_or_compute, "encoder", encode, view.x)
         with session.stage("aggregate"):
             aggregates = aggregation.aggregates(view, rows, release, session)
-        views = gap.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
+        views = self.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
-            classifier = gap.shape.classifier(sizes, session.streams.torch("classifier"))
-            fit_node_level(
+            classifier = self.shape.classifier(sizes, session.streams.torch("classifier"))
+            self.trainer(
                 classifier,
                 views,
-                lambda *rows: classifier(list(map(FixedRows, rows))),
                 view,
                 self.objective,
                 self.trainings(sizes)[-1],
                 release,
                 session,
                 stage="classifier",
-                selection=gap.training_config.selection,
-                final=True,
                 head=self.head,
             )
         trained = TrainedGap(self, aggregation, classifier, sizes, self.head)
         released = named_aggregates(aggregates)
         return self.closed(release, trained, trained.proba(views), view, session, released)
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        return self.gap.restore(self, state, sizes)
-
     def _encoder(self, view: Graph, release: Release, session: Session) -> Encoder | None:
-        if not self.gap.shape.encoder_layers:
+        if not self.shape.encoder_layers:
             return None
         sizes = self.sizes_of(view)
-        encoder = self.gap.shape.encoder(sizes, session.streams.torch("encoder"))
-        fit_node_level(
+        encoder = self.shape.encoder(sizes, session.streams.torch("encoder"))
+        self.trainer(
             encoder,
             view.x,
-            lambda x: encoder(batch_of(x)),
             view,
             self.objective,
             self.trainings(sizes)[0],
             release,
             session,
             stage="encoder",
-            selection=self.gap.training_config.selection,
             head=self.head,
         )
         return encoder

@@ -161,7 +161,7 @@ class PersonMethod(Method):
         assert isinstance(unit, NodeUnit)
         parameters = (num_features(sizes, self.uses_items(sizes)) + 1) * sizes.classes
         steps = full_batch_steps(parameters, STEPS, unit.change * math.sqrt(STEPS) / mu, metrics=metrics)
-        return steps, *(metric_queries(unit, sizes.classes, mu, mu) if metrics else ())
+        return steps, *(metric_queries(unit, sizes.classes, mu) if metrics else ())
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         assert isinstance(view, RelationalGraph)

@@ -4,7 +4,7 @@ GAP's weighted aggregations are by Shpilevskiy, Mello and Liu (2023).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -46,6 +46,7 @@ from graphveil.papers.as_published.published import (
     AsPublished,
     PublishedMethod,
     ReadsRecords,
+    fit_and_select,
     rebuilt,
     record_training,
     renyi_plan,
@@ -109,6 +110,8 @@ class PublishedMLP(PublishedMethod, NonPrivateMLP):
 class PublishedPrivateMLP(ReadsRecords, PrivateMLP):
     """MLP-DP."""
 
+    trainer: ClassVar[Callable[..., object]] = staticmethod(fit_and_select)
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         return renyi_plan(self.privacy_config, self.record_plan(sizes), sizes)
 
@@ -142,20 +145,19 @@ class GAP(AsPublished, gap.GAP):
 
     def _build_method(self) -> EdgeLevelGap | NodeLevelGap:
         found = super()._build_method()
-        config = replace(found.gap, hop_transform=UnitTransform())
         if isinstance(found, EdgeLevelGap):
-            return rebuilt(
-                found, PublishedEdgeGap, gap=replace(config, shape=rebuilt(config.shape, EdgeNetworks))
-            )
+            shape: GapArchitecture = rebuilt(found.shape, EdgeNetworks)
+            return rebuilt(found, PublishedEdgeGap, hop_transform=UnitTransform(), shape=shape)
         training_config = record_training(self, self.privacy_config, self.method)
-        depth = 2 if self.use_encoder and self.encoder_layers is None else config.shape.encoder_layers
-        config = replace(
-            config,
+        depth = 2 if self.use_encoder and self.encoder_layers is None else found.shape.encoder_layers
+        return rebuilt(
+            found,
+            PublishedNodeGap,
+            hop_transform=UnitTransform(),
             training_config=training_config,
-            shape=rebuilt(config.shape, RecordNetworks, encoder_layers=depth),
+            shape=rebuilt(found.shape, RecordNetworks, encoder_layers=depth),
             encoder_epochs=training_config.epochs if self.encoder_epochs is None else self.encoder_epochs,
         )
-        return rebuilt(found, PublishedNodeGap, gap=config)
 
 
 class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
@@ -169,7 +171,7 @@ class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
         require_delta(delta, "NeighborSumQuery")
         mu = renyi.mu_of(self.privacy_config.budget, delta)
         hops = self.hops(sizes, mu)
-        if self.gap.edge_weighting is not None:
+        if self.similarity is not None:
             hops = tuple(replace(query, sigma=(math.sqrt(len(hops)) / mu,)) for query in hops)
         return ReleasePlan(self.privacy_config.unit, hops, delta)
 
@@ -178,11 +180,13 @@ class PublishedEdgeGap(PublishedMethod, EdgeLevelGap):
 
     def deviations(self, view: Graph) -> tuple[str, ...]:
         weighted = _ATTENTION if self.attends else (_WEIGHTED,)
-        return (*super().deviations(view), *(weighted if self.gap.edge_weighting is not None else ()))
+        return (*super().deviations(view), *(weighted if self.similarity is not None else ()))
 
 
 class PublishedNodeGap(ReadsRecords, NodeLevelGap):
     """GAP-NDP."""
+
+    trainer: ClassVar[Callable[..., object]] = staticmethod(fit_and_select)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         return renyi_plan(self.privacy_config, self.record_plan(sizes), sizes)

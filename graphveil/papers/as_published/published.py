@@ -1,24 +1,31 @@
 """Common parts of methods as published: no valid guarantee, and a paper's own accounting and selection."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any, ClassVar, TypeVar
+
+import torch
 
 from graphveil.core.accounting.gaussian import require_delta
 from graphveil.core.events import Event, compose
+from graphveil.core.features import Features, rows
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.query import Query
-from graphveil.core.release import Release
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import Method
+from graphveil.estimators.objective import Objective
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.private_training import CheckpointSelection, DPSGDTraining, RecordPlan
-from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.private_training import DPSGDTraining, RecordPlan, fit_node_level
+from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import check_unit
+from graphveil.nn.hops import Encoder, FixedRows, HopClassifier
+from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.papers.as_published import renyi
+from graphveil.training import State
 
 SUFFIX = "-paper"  # of a method's name
 RENYI = "noise calibrated by the paper's Renyi accounting"
@@ -79,29 +86,45 @@ class ReadsRecords(PublishedMethod):
         return graph
 
 
-@dataclass(frozen=True)
-class ExactSelection(CheckpointSelection):
-    """Selection of the papers: by exact counts of correct predictions after every epoch, not charged."""
+def fit_and_select(
+    network: FeedForward | Encoder | HopClassifier,
+    inputs: Features | Sequence[Any],
+    view: Graph,
+    objective: Objective,
+    training: DPSGDTraining,
+    *where: Any,
+    **names: Any,
+) -> None:
+    """Train as ``fit_node_level``, and load the epoch of the best exact validation accuracy, not charged."""
+    count, nodes = min(training.schedule.epochs, training.steps), members(view, "val")
+    states = fit_node_level(network, inputs, view, objective, training, *where, candidates=count, **names)
+    if count == 1 or not len(nodes):
+        return
+    given: Any = (
+        [FixedRows(rows(each, nodes)) for each in inputs]
+        if isinstance(inputs, Sequence)
+        else batch_of(inputs, nodes)
+    )
 
-    def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
-        return min(training.schedule.epochs, training.steps)
+    @torch.no_grad()
+    def num_correct(state: State) -> int:
+        network.load_state_dict(state)
+        return int((network(given).argmax(dim=1) == view.y[nodes]).sum())
 
-    def chosen(self, release: Release, correct: Any) -> int:
-        """Return the best candidate, from a table (M, candidates) of correct validation nodes."""
-        return int(correct.sum(dim=0).argmax())
+    correct = list(map(num_correct, states))
+    network.load_state_dict(states[correct.index(max(correct))])
 
 
 def record_training(model: NetworkKeywords, privacy_config: PrivacyConfig, method: str) -> TrainingConfig:
-    if model.selection == "private" or privacy_config.private_metrics:
+    if privacy_config.private_metrics:
         raise ConfigError(
-            f"{method} selects models without privacy, as the paper does, so selection and private_metrics "
-            "have no effect. Omit them."
+            f"{method} selects models without privacy, as the paper does, so private_metrics has no effect. "
+            "Omit it."
         )
     usual = {"epochs": _EPOCHS, "learning_rate": _RATE, "batch_size": _BATCH}
     given = {part.name: getattr(model, part.name) for part in fields(NetworkKeywords)}
     given |= {name: value for name, value in usual.items() if given[name] is None}
-    found = TrainingConfig.from_keywords(NetworkKeywords(**given), privacy_config)
-    return replace(found, selection=ExactSelection("last"))
+    return TrainingConfig.from_keywords(NetworkKeywords(**given), privacy_config)
 
 
 def equal_queries(record_plan: RecordPlan, multiplier: float) -> tuple[Query, ...]:

@@ -55,7 +55,7 @@ def graph(x: Any = X, *, numbers: bool = False) -> gv.Graph:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_plan_begins_with_ranges_of_at_most_two_percent(method: str) -> None:
     model = METHODS[method]
-    plan = model.prepare(graph(numbers=model.task == "regression")).preview.plan
+    plan = model.prepare(graph(numbers=model.task == "regression")).plan
     assert plan is not None
     query, unit = plan.queries[0], plan.unit
     assert isinstance(query, FeatureHistogramQuery) and query.columns == 3
@@ -79,7 +79,7 @@ def test_the_plan_begins_with_ranges_of_at_most_two_percent(method: str) -> None
     ids=["public range", "no scaling", "public features", "paper", "too much noise"],
 )
 def test_nothing_is_queried_without_need(model: Estimator) -> None:
-    plan = model.prepare(graph()).preview.plan
+    plan = model.prepare(graph()).plan
     assert plan is None or not any(isinstance(one, FeatureHistogramQuery) for one in plan.queries)
 
 
@@ -112,9 +112,9 @@ def test_a_record_is_counted_once_in_each_column_and_test_records_are_not_read(
 
     def counts(x: Any) -> Tensor:
         ready = gv.MLP(**BUDGET, epochs=1).prepare(graph(x))
-        assert ready.preview.plan is not None
+        assert ready.plan is not None
         session = gv.MLP(**BUDGET)._session(lambda *_: None)
-        session.plan, session.guarantee, _ = ready.preview
+        session.plan, session.guarantee = ready.plan, ready.guarantee
         ready.with_learned_ranges(session)
         columns = unwrapped(seen.pop().cells).T.to(torch.int64)
         return torch.stack([torch.bincount(column + 1, minlength=3073)[1:] for column in columns]).double()

@@ -41,24 +41,25 @@ def tables(seed: int = 4) -> gv.Tables:
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 16.0])
 def test_a_plan_costs_at_most_the_target_and_little_less(unit: str, epsilon: float) -> None:
     for seed in range(6):
-        plan, guarantee, _ = make(unit, epsilon=epsilon).preview(tables(seed))
+        planned = make(unit, epsilon=epsilon).preview(tables(seed))
+        plan, guarantee = planned.plan, planned.guarantee
         assert 0.999 * epsilon <= plan.epsilon <= epsilon
         assert guarantee.valid and guarantee.epsilon <= epsilon
 
 
 def test_a_count_of_rows_has_noise_at_any_epsilon() -> None:
-    assert 15.9 < make("row", epsilon=40.0).preview(tables())[0].epsilon <= 16
+    assert 15.9 < make("row", epsilon=40.0).preview(tables()).plan.epsilon <= 16
 
 
 @pytest.mark.parametrize("more", [{"replace_one": True}, {"private_metrics": True}, {"items": True}])
 def test_options_of_persons_cost_at_most_the_target(more: dict[str, Any]) -> None:
-    plan = make("person", **more).preview(tables())[0]
+    plan = make("person", **more).preview(tables()).plan
     assert 0.999 * 4 <= plan.epsilon <= 4
 
 
 def test_both_answers_of_rows_have_the_whole_budget_for_any_number_of_tables() -> None:
     for seed in range(8):
-        queries = make("row").preview(drawn(seed, mutual=True).built())[0].queries
+        queries = make("row").preview(drawn(seed, mutual=True).built()).plan.queries
         assert [type(query) for query in queries] == [RowCountQuery] * 2
         assert [query.epsilon for query in queries] == [2.0, 2.0]
         assert [query.pays for query in queries] == [(True, False), (False, True)]
@@ -70,7 +71,7 @@ def test_cells_do_not_depend_on_rows() -> None:
     for table in [*found.rows][1:]:
         without = without.with_rows(table, [])
     for unit in OF_UNITS:
-        some, none = (make(unit).preview(one.built())[0] for one in (found, without))
+        some, none = (make(unit).preview(one.built()).plan for one in (found, without))
         assert some.queries == none.queries
 
 
@@ -79,7 +80,7 @@ def test_cells_do_not_depend_on_rows() -> None:
 
 @EACH_UNIT
 def test_a_guarantee_survives_json(unit: str) -> None:
-    guarantee = make(unit).preview(tables())[1]
+    guarantee = make(unit).preview(tables()).guarantee
     back = guarantee_from_plain(guarantee_to_plain(guarantee))
     assert back == guarantee and back.formal_statement() == guarantee.formal_statement()
 

@@ -76,7 +76,8 @@ class TestOverSubgraphs:
     @pytest.mark.parametrize(("clip_per", "changed"), [("root", 2 * 5 + 1), ("row", 2 * (5**2 + 1) + 1)])
     def test_the_stated_epsilon_is_that_of_steps_on_all_records(self, graph, clip_per, changed):
         model = PaperSAGE(**self.OPTIONS, clip_per=clip_per)
-        plan, guarantee, _ = model.preview(graph)
+        planned = model.preview(graph)
+        plan, guarantee = planned.plan, planned.guarantee
         steps, push = plan.queries
         mu = changed * math.sqrt(steps.steps) / steps.noise_multiplier
         assert plan.mu == pytest.approx(math.hypot(mu, 1 / push.sigma))

@@ -129,7 +129,7 @@ def imbalanced(nodes: int = 3000) -> Graph:
     "model",
     [
         gv.MLP(**RELEASED),
-        gv.MLP(**RELEASED, epochs=5, selection="private"),
+        gv.MLP(**RELEASED, epochs=5),
         gv.ClassCode(**RELEASED, replace_one=True),
         gv.GAP(**RELEASED, out_degree_bound=2, epochs=5),
     ],
@@ -149,7 +149,7 @@ def test_methods_release_metrics_within_their_budget(model: Any) -> None:
     assert found["accuracy"].value == model.private_accuracy_["test"]
     assert abs(found.confusion_matrix - evaluated.confusion_matrix).max() < 20 * found.noise_std
     assert (found.confusion_matrix != evaluated.confusion_matrix).all()  # nothing exact is released
-    other = model.prepare(graph).preview.plan
+    other = model.prepare(graph).plan
     assert other == model.plan_
 
 

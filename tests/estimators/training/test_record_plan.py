@@ -12,7 +12,6 @@ from graphveil.core.events import ByGroup, compose, without_failures
 from graphveil.core.queries.neighbor_sums import NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import OutEdgeSumQuery
 from graphveil.core.queries.record_counts import (
-    AccuracyCountQuery,
     OutcomeCountData,
     OutcomeCountQuery,
     RecordHistogramQuery,
@@ -39,7 +38,7 @@ UNITS = [
 FULL = DPSGDTraining(schedule=PrivateSchedule(epochs=20, batch_size=None), parameters=40, records=500)
 BOTH = {"trainings": (FULL, FULL), "shares": (0.2, 0.1), "hops": 2, "dim": 4, "nodes": 600, "delta": 1e-5}
 ALONE = {"trainings": (FULL,), "shares": (1.0,)}
-COUNTED = [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
+COUNTED = [{}, {"metrics": True}]
 units = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.name}-{unit.replace_one}")
 
 
@@ -71,25 +70,22 @@ def test_no_group_is_charged_more_than_the_scale(
 
 
 def test_queries_are_in_the_order_of_the_fit():
-    plan = RecordPlan(unit=NodeRecord(), **BOTH, metrics=True, candidates=7)
+    plan = RecordPlan(unit=NodeRecord(), **BOTH, metrics=True)
     kinds = [type(query) for query in plan.queries(1.0)]
     assert kinds == [
         DPSGDQuery,
         OutEdgeSumQuery,
         OutEdgeSumQuery,
         DPSGDQuery,
-        AccuracyCountQuery,
         OutcomeCountQuery,
         OutcomeCountQuery,
         RecordHistogramQuery,
     ]
     assert [query.pays for query in plan.queries(1.0)[4:]] == [
         (False, True, False),
-        (False, True, False),
         (False, False, True),
         (False, False, True),
     ]
-    assert plan.queries(1.0)[4].noise[0] == pytest.approx(7**0.5 * plan.queries(1.0)[5].noise[0])
 
 
 def test_a_given_multiplier_leaves_the_scale_to_the_hops():
