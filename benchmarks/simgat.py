@@ -30,7 +30,8 @@ from graphveil.core.noise.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn import LPGNN, NetworkMethod
-from graphveil.nn.message_passing import ComposedPropagation, Propagation, SparseMap, k_prop
+from graphveil.nn.layers import SparseRows
+from graphveil.nn.message_passing import k_prop
 from graphveil.papers.simgat import SimGAT, SimilarityPropagationConfig, averaging
 from graphveil.papers.similarity import PublicEdges, parse_similarity
 
@@ -329,9 +330,9 @@ def smoothing(graph: Graph, steps: int, found: Any) -> str:
     The first is the median of (sum_u w_vu)^2 / sum_u w_vu^2, the number of equally weighted nodes with the
     same noise. The second is the mean share of weight on nodes of the same class.
     """
-    through: Propagation = k_prop(graph.adjacency, steps)
+    through = k_prop(graph.adjacency, steps)
     if found is not None:
-        through = ComposedPropagation(graph.num_nodes, (through, SparseMap.from_scipy(averaging(found))))
+        through = replace(through, parts=(*through.parts, SparseRows.from_scipy(averaging(found))))
     signs = PublicStreams(0).numpy("probes").choice([-1.0, 1.0], size=(graph.num_nodes, PROBES))
     squares = through.apply(torch.from_numpy(signs.astype(np.float32))).square().mean(dim=1)
     classes = through.apply(torch.nn.functional.one_hot(graph.y).float())

@@ -42,7 +42,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
-from graphveil.nn.message_passing import SparseMap
+from graphveil.nn.layers import SparseRows
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import MAX_EDGES
 
@@ -63,7 +63,7 @@ def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch
     nodes = adjacency.num_nodes
     indptr, sources = (part.numpy() for part in adjacency.arrays[:2])
     ones = torch.ones(len(sources)).numpy()
-    edges = SparseMap.from_scipy(sparse.csr_array((ones, sources, indptr), shape=(nodes, nodes)))
+    edges = SparseRows.from_scipy(sparse.csr_array((ones, sources, indptr), shape=(nodes, nodes)))
 
     def product(rows: Tensor) -> Tensor:
         """Return M times some columns; M is dense, so it is never formed."""

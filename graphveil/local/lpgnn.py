@@ -58,7 +58,6 @@ from graphveil.nn.message_passing import (
     AGGREGATORS,
     ISOLATED,
     Aggregator,
-    ComposedPropagation,
     Isolated,
     Propagation,
     k_prop,
@@ -168,7 +167,7 @@ class KPropConfig:
     def check(self) -> None:
         """Reject a map that cannot be computed on this machine."""
 
-    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> ComposedPropagation:
+    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> Propagation:
         steps = self.steps if steps is None else steps
         assert isinstance(steps, int)  # selected by ``NetworkMethod.fit``
         return k_prop(

@@ -22,9 +22,9 @@ from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.local.reports import UNKNOWN, known
-from graphveil.nn.layers import multiply
+from graphveil.nn.layers import SparseRows, multiply
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
-from graphveil.nn.message_passing import Propagation, SparseMap, k_prop
+from graphveil.nn.message_passing import Propagation, k_prop
 from graphveil.training import EpochRecord, TrainingSchedule, copied_state
 
 Select = Literal["paper", "likelihood", "calibrated"]
@@ -267,7 +267,8 @@ def log_posterior(
     if shares is None:
         shares = reported_shares(noisy, transition)
     ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
-    neighbors = SparseMap(adjacency.indptr, adjacency.indices.long(), ones).apply(guess)
+    edges = SparseRows(adjacency.indices.long(), ones, adjacency.indptr, adjacency.num_nodes)
+    neighbors = edges.apply(guess)
     source, target = adjacency.edge_index()
     keep, change, chance = float(transition[0, 0]), float(transition[0, 1]), 1 / noisy.classes
     agrees = noisy.reported[target, guess.argmax(dim=1)[source]][known(noisy.labels)[target]]

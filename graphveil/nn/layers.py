@@ -39,10 +39,11 @@ class SparseRows:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array") -> "SparseRows":
+        kind = "int32" if matrix.nnz < 2**31 else "int64"  # 32-bit offsets halve the traffic
         return cls(
-            torch.from_numpy(matrix.indices.astype("int32", copy=False)),
+            torch.from_numpy(matrix.indices.astype(kind, copy=False)),
             torch.from_numpy(matrix.data.astype("float32", copy=False)),
-            torch.from_numpy(matrix.indptr.astype("int32", copy=False)),
+            torch.from_numpy(matrix.indptr.astype(kind, copy=False)),
             int(matrix.shape[1]),
         )
 
@@ -67,16 +68,16 @@ class SparseRows:
     @cached_property
     def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
         order = self.columns.argsort(stable=True)
-        rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32)
+        rows = torch.arange(len(self.offsets) - 1, dtype=self.offsets.dtype)
         owner = rows.repeat_interleave(self.offsets.diff())[order]
         counts = torch.bincount(self.columns, minlength=self.width)
-        offsets = functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+        offsets = functional.pad(counts.cumsum(0), (1, 0)).to(self.offsets.dtype)
         return order, owner, offsets
 
 
 def _bag(columns: Tensor, values: Tensor, offsets: Tensor, matrix: Tensor) -> Tensor:
     return functional.embedding_bag(
-        columns, matrix, offsets, mode="sum", per_sample_weights=values, include_last_offset=True
+        columns, matrix.contiguous(), offsets, mode="sum", per_sample_weights=values, include_last_offset=True
     )
 
 

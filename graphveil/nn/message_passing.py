@@ -8,9 +8,9 @@ edges are public and records are randomized, so these maps do not spend privacy 
 not use them on protected edges. ``k_prop`` averages the noise of randomized records over neighbors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal, Self, cast
 
@@ -342,97 +342,38 @@ class ResidualNetwork(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class SparseMap:
-    """A sparse square matrix as a ``Propagation``: the entries of row v are at offsets[v] to offsets[v + 1].
+class Propagation:
+    """A public linear map H -> P_k ... P_1 H, where H has one row per node; the first part is applied first.
 
-    Shapes: ``columns`` int32 and ``values`` float32, one per entry; ``offsets`` int32 or int64 (N + 1).
-
-    >>> half = SparseMap.from_scipy(sparse.csr_array([[0.0, 0.5], [1.0, 0.0]]))
-    >>> half.apply(torch.eye(2)), half.transposed(torch.tensor([[1.0], [2.0]])).flatten()
-    (tensor([[0.0000, 0.5000],
-            [1.0000, 0.0000]]), tensor([2.0000, 0.5000]))
-    """
-
-    offsets: Tensor
-    columns: Tensor
-    values: Tensor
-
-    @classmethod
-    def from_scipy(cls, matrix: "sparse.csr_array[Any]") -> Self:
-        if matrix.shape[0] != matrix.shape[1]:
-            raise GraphError(f"a linear map between nodes must be a square matrix, not {matrix.shape}")
-        small = matrix.nnz < 2**31  # 32-bit offsets halve the traffic
-        return cls(
-            torch.from_numpy(matrix.indptr.astype("int32" if small else "int64")),
-            torch.from_numpy(matrix.indices.astype("int32" if small else "int64")),
-            torch.from_numpy(matrix.data.astype("float32")),
-        )
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def work(self) -> int:
-        return len(self.columns)
-
-    def apply(self, rows: Tensor) -> Tensor:
-        _check_rows(rows, self.num_nodes)
-        return embedding_bag(
-            self.columns,
-            rows.contiguous(),
-            self.offsets,
-            mode="sum",
-            per_sample_weights=self.values,
-            include_last_offset=True,
-        )
-
-    def transposed(self, rows: Tensor) -> Tensor:
-        return self.transpose.apply(rows)
-
-    def matrix(self) -> "sparse.csr_array[Any]":
-        parts: Any = (self.values.numpy(), self.columns.numpy(), self.offsets.numpy())
-        return sparse.csr_array(parts, shape=(self.num_nodes, self.num_nodes))
-
-    @cached_property
-    def transpose(self) -> "SparseMap":
-        return SparseMap.from_scipy(sparse.csr_array(self.matrix().T))
-
-
-def _check_rows(rows: Tensor, num_nodes: int) -> None:
-    if len(rows) != num_nodes:
-        raise GraphError(f"There are {len(rows)} rows for {num_nodes} nodes. Pass one row per node.")
-
-
-@dataclass(frozen=True, eq=False)
-class ComposedPropagation:
-    """Composition of several maps; the first one is applied first.
-
-    >>> swap = SparseMap.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
-    >>> ComposedPropagation(2, (swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    >>> swap = SparseRows.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
+    >>> Propagation(2, (swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
     [2.0, 6.0]
     """
 
     num_nodes: int
-    parts: "Sequence[Propagation]"
+    parts: tuple[SparseRows, ...]
 
     @property
     def work(self) -> int:
         """Number of multiplications per column, to compare orders of computation."""
-        return sum(part.work for part in self.parts)
+        return sum(len(part.columns) for part in self.parts)
 
     def apply(self, rows: Tensor) -> Tensor:
         """Return P_k ... P_1 H."""
-        _check_rows(rows, self.num_nodes)
-        return reduce(lambda h, part: part.apply(h), self.parts, rows)
+        return self._each(SparseRows.apply, rows, self.parts)
 
     def transposed(self, rows: Tensor) -> Tensor:
         """Return P_1^T ... P_k^T H."""
-        _check_rows(rows, self.num_nodes)
-        return reduce(lambda h, part: part.transposed(h), reversed(self.parts), rows)
+        return self._each(SparseRows.transposed, rows, reversed(self.parts))
+
+    def _each(
+        self, step: Callable[[SparseRows, Tensor], Tensor], rows: Tensor, parts: Iterable[SparseRows]
+    ) -> Tensor:
+        if len(rows) != self.num_nodes:
+            raise GraphError(f"There are {len(rows)} rows for {self.num_nodes} nodes. Pass one row per node.")
+        return reduce(lambda h, part: step(part, h), parts, rows)
 
 
-Propagation = SparseMap | ComposedPropagation  # a public linear map H -> P H, where H has one row per node
 Aggregator = Literal["gcn", "mean"]
 Isolated = Literal["zero", "keep"]
 AGGREGATORS: tuple[Aggregator, ...] = ("gcn", "mean")
@@ -446,7 +387,7 @@ def k_prop(
     aggregator: Aggregator = "gcn",
     self_loops: bool = False,
     isolated: Isolated = "zero",
-) -> ComposedPropagation:
+) -> Propagation:
     """Return H <- A^ H, K times, without parameters (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
         gcn:   A^_vu = 1 / sqrt(d_v d_u)        mean:  A^_vu = 1 / d_v        for an edge u -> v,
@@ -480,7 +421,7 @@ def k_prop(
     checks.one_of(ISOLATED, isolated=isolated)
     count = adjacency.num_nodes
     if not steps:
-        return ComposedPropagation(count, ())
+        return Propagation(count, ())
     ones = np.ones(len(adjacency.indices), dtype=np.float64)
     parts: Any = (ones, adjacency.indices.numpy(), adjacency.indptr.numpy())
     matrix = sparse.csr_array(parts, shape=(count, count))
@@ -495,4 +436,4 @@ def k_prop(
     if isolated == "keep":
         matrix = sparse.csr_array(matrix + sparse.diags_array((degree == 0).astype(np.float64)))
         matrix.eliminate_zeros()
-    return ComposedPropagation(count, (SparseMap.from_scipy(matrix),) * steps)
+    return Propagation(count, (SparseRows.from_scipy(matrix),) * steps)

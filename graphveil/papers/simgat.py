@@ -1,7 +1,7 @@
 """SimGAT: LPGNN with fewer hops, and an average over structurally similar nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,8 @@ from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN, KPropConfig, LpgnnKeywords, NetworkMethod, baseline_of
 from graphveil.local.posterior_mixture import Steps
 from graphveil.local.reports import FeatureKeywords
-from graphveil.nn.message_passing import ComposedPropagation, Propagation, SparseMap
+from graphveil.nn.layers import SparseRows
+from graphveil.nn.message_passing import Propagation
 from graphveil.papers.similarity import PublicEdges, parse_similarity
 
 Combine = Literal["post", "union"]
@@ -145,10 +146,9 @@ class SimilarityPropagationConfig(KPropConfig):
             if self.combine == "union":
                 both = union(edges, similar, max_union_degree=self.max_union_degree)
                 return [self.hops(both, each) for each in steps]
-            mean = SparseMap.from_scipy(averaging(similar, weighted=self.weight == "similarity"))
-            return [
-                ComposedPropagation(view.num_nodes, (self.hops(view.adjacency, each), mean)) for each in steps
-            ]
+            mean = SparseRows.from_scipy(averaging(similar, weighted=self.weight == "similarity"))
+            hops = [self.hops(view.adjacency, each) for each in steps]
+            return [replace(each, parts=(*each.parts, mean)) for each in hops]
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

@@ -7,8 +7,8 @@ from scipy import sparse
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.errors import ConfigError, GraphError
-from graphveil.nn.layers import multiply
-from graphveil.nn.message_passing import ComposedPropagation, SparseMap, k_prop
+from graphveil.nn.layers import SparseRows, multiply
+from graphveil.nn.message_passing import Propagation, k_prop
 
 # local_and_topology.md, 15.7: edges 0-1, 0-3, 1-3, 2-3.
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
@@ -88,16 +88,13 @@ def test_gradients_flow_back_through_the_transpose() -> None:
 
 def test_a_chain_applies_its_first_part_first() -> None:
     rng = np.random.default_rng(1)
-    first, second = (
-        SparseMap.from_scipy(sparse.csr_array(rng.random((4, 4)) * (rng.random((4, 4)) > 0.5)))
-        for _ in range(2)
-    )
+    first, second = (sparse.csr_array(rng.random((4, 4)) * (rng.random((4, 4)) > 0.5)) for _ in range(2))
     rows = torch.from_numpy(rng.random((4, 3), dtype=np.float32))
-    chain = ComposedPropagation(4, (first, second))
-    both = second.matrix().toarray() @ first.matrix().toarray()
+    chain = Propagation(4, (SparseRows.from_scipy(first), SparseRows.from_scipy(second)))
+    both = second.toarray() @ first.toarray()
     assert np.allclose(chain.apply(rows), both @ rows.numpy(), atol=1e-6)
     assert np.allclose(chain.transposed(rows), both.T @ rows.numpy(), atol=1e-6)
-    assert (chain.work, chain.num_nodes) == (first.work + second.work, 4)
+    assert (chain.work, chain.num_nodes) == (first.nnz + second.nnz, 4)
 
 
 def test_work_counts_products() -> None:
@@ -121,5 +118,3 @@ def test_wrong_parameters_are_rejected(wrong, message) -> None:
 def test_rows_are_one_a_node() -> None:
     with pytest.raises(GraphError, match="3 rows for 4 nodes"):
         k_prop(SLIDE, 0).apply(torch.ones(3, 1))
-    with pytest.raises(GraphError, match="square"):
-        SparseMap.from_scipy(sparse.csr_array(np.ones((2, 3))))
