@@ -4628,8 +4628,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.base:Estimator._scaling",
-                "_SCALINGS[self.protected_unit.level](view, ranges)",
-                "_scaled_by_features(graph, ranges)",
+                "FeatureScaling.from_public_ranges(ranges, dense=view.has_dense_features)",
+                "FeatureScaling.from_public_features(graph.x, ranges)",
             ),
         ],
         test="tests/estimators/features/test_scaling.py::test_node_units_scale_by_public_constants_only[node-record]",
@@ -6003,8 +6003,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.fitted:FittedModel.from_result",
-                "session.with_seed(guarantee)",
-                "guarantee",
+                "session.with_seed(ready.guarantee)",
+                "ready.guarantee",
             )
         ],
         test=[
