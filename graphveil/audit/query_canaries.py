@@ -1,8 +1,9 @@
-"""Canaries in single queries: many copies of a query's worst neighbors, answered by the release path.
+"""Canaries in single queries: copies of a query's worst neighbors, answered by the release path.
 
-Each canary has separate rows, node pairs, cells or coordinates, so one release contains thousands of
-independent ones. The same path with zero noise shows how far each moves the answer; the bound is about
-the noise. There are as many releases as the claim needs for a bound of about nine tenths of it.
+By default a release is of one of two neighbors. Sums add up the equal changes of several copies. Where each
+canary has separate rows, node pairs or coordinates, one release contains thousands of independent ones. The
+same path with zero noise shows how far each moves the answer; the bound is about the noise. There are as
+many releases as the claim needs for a bound of about nine tenths of it.
 """
 
 import math
@@ -202,8 +203,8 @@ def build_canaries(query: Query, context: CanaryContext) -> Canaries | CanaryRes
     """Return the canaries of a query, or why there are none.
 
     By default each release has one canary: one of two neighboring small graphs is answered, those of a few
-    hundred whose answers differ most by the query's own law. Kinds of queries whose releases have room for
-    many canaries at once register a function here, which needs less time and certifies more.
+    hundred whose answers differ most by the query's own law. Kinds of queries with room for many canaries in
+    a release, or with worse neighbors than small graphs have, register a function here.
     """
     return reason_without_example(query) or _of_small_graphs(query, context)
 
