@@ -30,7 +30,6 @@ from graphveil.publish import cards
 from graphveil.publish.cards import Card
 from graphveil.publish.queries import QueryRow
 from graphveil.publish.schemas import (
-    ColumnSchema,
     ModelFile,
     PrivacyFile,
     ReleasedShape,
@@ -156,7 +155,7 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     rows = _read_rows(privacy_file.guarantee.unit, file, release, rows_folder)
     encoding = None
     if file.columns is not None:  # how columns became features
-        encoding = Encoding.from_plain({"rules": [column.model_dump() for column in file.columns]})
+        encoding = Encoding(rules=tuple(file.columns))
         names = [rule.name for rule in encoding.rules]
         width = sum(rule.columns for rule in encoding.rules)
         if len(set(names)) < len(names) or width != file.shape.features:
@@ -267,10 +266,6 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
     from graphveil import __version__
 
     sizes = ("features", "classes", "nodes", "train_records")
-    columns = None
-    if snapshot.encoding is not None:  # through JSON, since its schema accepts no tuples
-        rules = snapshot.encoding.as_plain()["rules"]
-        columns = [ColumnSchema.model_validate_json(json.dumps(rule)) for rule in rules]
     return ModelFile(
         library=__version__,
         method=snapshot.method,
@@ -280,7 +275,7 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
         scaling=None
         if snapshot.scaling is None
         else ScalingSchema.model_validate_json(json.dumps(snapshot.scaling)),
-        columns=columns,
+        columns=None if snapshot.encoding is None else list(snapshot.encoding.rules),
     )
 
 

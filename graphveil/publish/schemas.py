@@ -5,22 +5,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from graphveil._util.files import write_atomic
-from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import GuaranteeRecord
 from graphveil.publish.queries import QUERY_KINDS, QueryRow
-
-if TYPE_CHECKING:
-    pass
-
 
 VERSION: Literal[1] = 1
 MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
@@ -65,17 +61,12 @@ class ScalingSchema(StrictSchema):
     learned: list[int] = []
 
 
-class ColumnSchema(StrictSchema):
-    """A column of the table of nodes, and how it became features."""
-
-    name: str
-    kind: Literal["number", "list", "bool", "date", "duration", "category", "constant"]
-    width: int = Field(default=1, ge=0, le=MAX_INTEGER)
-    values: list[str] | None = None
-    places: int | None = Field(default=None, ge=2, le=MAX_INTEGER)
-    fill: list[float] | None = None
-    indicator: bool = False
-    fitted: bool = False
+def _possible_rule(rule: ColumnRule) -> ColumnRule:
+    """Return a stored rule, whose type has no bounds; the error of a file never repeats its value."""
+    places = 2 if rule.places is None else rule.places
+    if not 0 <= rule.width <= MAX_INTEGER or not 2 <= places <= MAX_INTEGER:
+        raise ValueError("A column has an impossible width or number of places.")
+    return rule
 
 
 class ModelFile(StrictSchema):
@@ -89,7 +80,7 @@ class ModelFile(StrictSchema):
     shape: ReleasedShape
     class_names: list[str]
     scaling: ScalingSchema | None = None
-    columns: list[ColumnSchema] | None = None
+    columns: list[Annotated[ColumnRule, AfterValidator(_possible_rule)]] | None = None
 
 
 def _known_query_kind(kind: str) -> str:
