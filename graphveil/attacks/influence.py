@@ -224,15 +224,8 @@ def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
         changed = x.copy()
         changed[node] = row
         return changed
-    start, stop = x.indptr[node : node + 2]
-    places = np.flatnonzero(row)
-    if not np.array_equal(places, x.indices[start:stop]):
-        stacked: Any = sparse.vstack([x[:node], sparse.csr_array(row[None]), x[node + 1 :]])
-        return stacked.tocsr()
-    data = x.data.copy()
-    data[start:stop] = row[places]
-    parts: Any = (data, x.indices, x.indptr)
-    return sparse.csr_array(parts, shape=x.shape)
+    stacked: Any = sparse.vstack([x[:node], sparse.csr_array(row[None]), x[node + 1 :]])
+    return stacked.tocsr()
 
 
 def float64_batch(x: Matrix) -> Batch:

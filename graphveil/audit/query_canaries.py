@@ -210,13 +210,13 @@ def build_canaries(query: Query, context: CanaryContext) -> Canaries | CanaryRes
 
 
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
-    """Insert canaries into a query and return the result, or why there are none."""
-    built = build_canaries(query, context)
-    return release_canaries(query, context, built) if isinstance(built, Canaries) else built
+    """Insert canaries into a query, each by a fair coin, and return the result, or why there are none.
 
-
-def release_canaries(query: Query, context: CanaryContext, canaries: Canaries) -> CanaryResult:
-    """Release the canaries, each by a fair coin. Sums have Gaussian scores, and detections are counted."""
+    Sums have Gaussian scores, and detections are counted.
+    """
+    canaries = build_canaries(query, context)
+    if not isinstance(canaries, Canaries):
+        return canaries
     rounds, answers = canaries.rounds, canaries.answers
     coins = context.coins(rounds * canaries.count).reshape(rounds, canaries.count)
     found = [
