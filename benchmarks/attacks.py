@@ -10,6 +10,7 @@ most informative cells come first. Noise and splits follow the seed, so this noi
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import time
@@ -77,7 +78,6 @@ from graphveil.data import synthetic
 from graphveil.estimators.classcode.edge import build_rounds, groups_of, public_labels
 from graphveil.estimators.features.crossfit import public_posteriors
 from graphveil.estimators.session import Session
-from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
 from graphveil.papers.as_published.image_networks import (
     image_encoder,
@@ -528,7 +528,7 @@ def posterior(cell: Record) -> Record:
         law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
         reports = poison_reports(reports, graph, law, clients, cell["kind"], rng)
     model = gv.LabelPosterior(**{**fitted.get_params(), "prior": cell["mode"], "posterior_steps": 16})
-    received = ReceivedReports(records=reports, guarantee=fitted.guarantee)
+    received = dataclasses.replace(reports, guarantee=fitted.guarantee)
     return {"accuracy": model.fit_from_reports(graph, received).score(graph)}
 
 

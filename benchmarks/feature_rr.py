@@ -27,8 +27,8 @@ from scipy import sparse, stats
 from graphveil.core.features import to_dense
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
-from graphveil.local.local_method import ReceivedReports
 from graphveil.local.lpgnn import LPGNN, NetworkMethod
+from graphveil.local.reports import RandomizedRecords
 from graphveil.mechanisms import (
     AnalyticGaussian,
     EvenAllocation,
@@ -277,11 +277,10 @@ class StandardizedLPGNN(LPGNN):
 class StandardizedMethod(NetworkMethod):
     """The method of ``StandardizedLPGNN``."""
 
-    def collected(self, graph: Graph, session: Session) -> ReceivedReports:
+    def collected(self, graph: Graph, session: Session) -> RandomizedRecords:
         """Return the collected estimates, standardized."""
         found = super().collected(graph, session)
-        records = replace(found.records, features=standardized(found.records.features))
-        return replace(found, records=records)
+        return replace(found, features=standardized(found.features))
 
 
 def standardized(estimates: FeatureEstimates) -> FeatureEstimates:

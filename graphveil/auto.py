@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -52,10 +52,10 @@ from graphveil.estimators.sage import SAGE
 from graphveil.estimators.session import Session
 from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod, TrainedLabelPosterior
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import LocalMethod, TrainedOnReports
 from graphveil.local.lpgnn import NetworkMethod, TrainedLpgnn, baseline_of
 from graphveil.local.posterior_mixture import calibrated_log_likelihood, mixture_weights, reported_shares
-from graphveil.local.reports import FeatureKeywords, LabelKeywords, known, reported_nodes
+from graphveil.local.reports import FeatureKeywords, LabelKeywords, RandomizedRecords, known, reported_nodes
 
 _MIN_LIKELIHOOD = 1e-9  # keeps logarithms finite
 _MAX_STANDARD_ERRORS = 2.0  # between the best option and one that is averaged with it
@@ -99,9 +99,8 @@ class EvidenceChoice(LocalMethod):
             if isinstance(option, NetworkMethod)
         }
         with session.stage("randomize"):
-            collected = self.collected(view, session)
-        records, labels = collected.records, collected.records.labels
-        fits = list[HeldOutFit]()
+            records = self.collected(view, session)
+        labels, fits = records.labels, list[tuple[FitResult, Tensor]]()
         for name, option in self.options.items():
             if isinstance(option, NetworkMethod):
                 fits.append(option.cross_fit(view, records, networks[name], session))
@@ -113,24 +112,24 @@ class EvidenceChoice(LocalMethod):
         if bool(labeled.any()):
             likelihood = noisy.likelihood[labeled]
             shares = likelihood @ reported_shares(noisy, self.transition(view.num_classes))
-            ratios = torch.stack([(fit.held_out[labeled] * likelihood).sum(dim=1) for fit in fits], dim=1)
+            ratios = torch.stack([(held[labeled] * likelihood).sum(dim=1) for _, held in fits], dim=1)
             found, evidence = stacking_weights(ratios, shares)
             weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()
         models = list[TrainedOption]()
-        for fit, weight in zip(fits, weights, strict=True):
-            assert isinstance(fit.result.trained, TrainedLpgnn | TrainedLabelPosterior)
-            models += [fit.result.trained] if weight else []
+        for (result, _), weight in zip(fits, weights, strict=True):
+            assert isinstance(result.trained, TrainedLpgnn | TrainedLabelPosterior)
+            models += [result.trained] if weight else []
         trained = ChosenOnReports.from_weights(tuple(self.options), weights, gains, models)
-        learned: dict[str, Any] = {"clipped": collected.clipped}
+        learned: dict[str, Any] = {"clipped": records.clipped}
         if len(models) == 1:
-            learned = {**fits[trained.chosen].result.learned, **learned}
+            learned = {**fits[trained.chosen][0].learned, **learned}
         else:
-            held = weighted_sum([fit.held_out for fit in fits], weights)
+            held = weighted_sum([without for _, without in fits], weights)
             parts = {part: reported_nodes(view, labels, part) for part in ("train", "val")}
             learned["agreement"] = {part: noisy.agreement(held, nodes) for part, nodes in parts.items()}
         return FitResult(
             trained=trained,
-            proba=weighted_sum([fit.proba for fit in fits], weights),
+            proba=weighted_sum([cast(Tensor, result.proba) for result, _ in fits], weights),
             released=self.released(records),
             learned=learned,
         )
@@ -188,18 +187,16 @@ class AveragedModels(TrainedOnReports):
         found = [model.answer(view, session, kept).proba for model in self.models]
         return CachedPrediction(None, (), weighted_sum(found, self.weights))
 
-    def collect(
-        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
-    ) -> CachedReports:
+    def collect(self, view: Graph, before: RandomizedRecords | None, session: Session) -> CachedPrediction:
         """Randomize features once, charge the ledger, and average; see ``TrainedLpgnn.collect``."""
         first = self.networks[0]
-        collected = first.collect(view, before, session, collection_index)
+        collected = first.collect(view, before, session)
         probas, weights = list[Tensor](), list[float]()
         for model, weight in zip(self.models, self.weights, strict=True):
             if model is first:
                 probas.append(collected.proba)
             elif isinstance(model, TrainedLpgnn):
-                probas.append(model.predicted(view, collected.records, session))
+                probas.append(model.predicted(view, collected.reports, session))
             elif model.is_fitted_on(view):
                 probas.append(model.answer(view, session, None).proba)
             else:

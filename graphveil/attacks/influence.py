@@ -29,7 +29,6 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
-from graphveil.local.heterorr import TrainedHetero
 from graphveil.nn.layers import Batch, Linear, SparseRows
 from graphveil.perturb.mechanism import adjacency_of
 
@@ -287,7 +286,7 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     """
     fitted = model.fitted
     proba = fitted.own_proba.to(torch.float64).numpy()
-    trained = fitted.trained.graph_model if isinstance(fitted.trained, TrainedHetero) else fitted.trained
+    trained = fitted.trained
     if isinstance(trained, TrainedFullGraph):
         edges, noisy = graph.adjacency, trained.method.mechanism is not None
         if noisy:  # a fit keeps the numbers of the released node pairs

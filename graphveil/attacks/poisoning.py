@@ -16,7 +16,6 @@ from graphveil.audit.secret_edges import SecretEdges
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.local.local_method import ReceivedReports, TrainedOnReports
 from graphveil.local.lpgnn import LPGNN
 from graphveil.local.reports import UNKNOWN, RandomizedRecords, known
 from graphveil.mechanisms import LabelMechanism, LocalHashing
@@ -85,7 +84,7 @@ class PoisonedCollection:
 
     def accuracy(self, reports: RandomizedRecords, **changes: Any) -> float:
         fresh = LPGNN(**{**self.model.get_params(), **changes})
-        received = ReceivedReports(records=reports, guarantee=self.guarantee)
+        received = dataclasses.replace(reports, guarantee=self.guarantee)
         return fresh.fit_from_reports(self.graph, received).score(self.graph)
 
     def robust(self, reports: RandomizedRecords) -> float:
@@ -173,8 +172,7 @@ def attack_collection(
 
 
 def reports_of(fitted: LPGNN) -> RandomizedRecords:
-    trained = fitted.fitted.trained
-    reports = trained.reports if isinstance(trained, TrainedOnReports) else None
+    reports: RandomizedRecords | None = fitted.fitted.trained.reports
     if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
         raise NotImplementedGuaranteeError(
             "The poisoning attack needs label reports of one class or one group of classes. Use "

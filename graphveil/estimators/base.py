@@ -43,8 +43,6 @@ from graphveil.estimators.fitted import FittedAttribute, FittedModel, save_fitte
 from graphveil.estimators.inference import (
     PredictionManager,
     PredictionOptions,
-    RequestFactory,
-    graph_requests,
 )
 from graphveil.estimators.lifecycle import Model, cost_line
 from graphveil.estimators.method import FitResult, Method, PreparedFit, State
@@ -56,7 +54,6 @@ from graphveil.estimators.objective import (
     check_positive,
     training_sample_description,
 )
-from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.estimators.requirements import (
@@ -394,7 +391,7 @@ class Estimator(Model):
         graph = ready.scaled
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
-            self._prediction_manager.keep(graph, self._cached_prediction(fitted))
+            self._prediction_manager.keep(graph, fitted.prediction)
 
     # -- predictions ---------------------------------------------------------------------------------------
 
@@ -790,7 +787,7 @@ class Estimator(Model):
     ) -> Self:
         """Replace the fit. Without an edge set, the edges are unknown in this process."""
         self._fit, known = fitted, EdgeSet() if edges is None else edges
-        self._predictions = PredictionManager(fitted, known, self._request_factory(), own)
+        self._predictions = PredictionManager(fitted, known, own)
         return self
 
     @property
@@ -887,12 +884,3 @@ class Estimator(Model):
     @property
     def _task_head(self) -> TaskHead:
         return RegressionHead(self.target_range) if self.task == REGRESSION else MULTICLASS
-
-    # -- shared parts --------------------------------------------------------------------------------------
-
-    def _request_factory(self) -> RequestFactory:
-        return graph_requests
-
-    def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        assert fitted.proba is not None
-        return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)

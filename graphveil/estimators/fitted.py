@@ -14,6 +14,7 @@ from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.method import FitResult, Method, PreparedFit
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.privacy import Guarantee
@@ -82,6 +83,12 @@ class FittedModel(FitResult):
         if self.proba is None:
             raise no_predictions_note(self.guarantee)
         return self.proba
+
+    @property
+    def prediction(self) -> CachedPrediction:
+        """The prediction of the fitted graph, as it is cached."""
+        released = tuple(self.released.values())
+        return CachedPrediction(self.plan, released, self.own_proba, self.trained.reports)
 
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ Proof: ``docs/privacy/proofs/ledger.md``. Under unit ``local-attributes`` an edg
 of its graph, and the same is true for each of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -176,9 +176,6 @@ class PredictionRequest(Protocol):
         """Record the release, query the edges, and cache the result."""
 
 
-RequestFactory = Callable[[PredictionState, Graph, PredictionOptions], Sequence[PredictionRequest]]
-
-
 @dataclass(frozen=True, eq=False)
 class GraphRequest:
     """One release for predictions: the queried graph, its plan, its privacy cost, and its cache key.
@@ -331,13 +328,12 @@ class PredictionManager:
         self,
         fitted: FittedModel,
         edges: EdgeSet,
-        request_factory: RequestFactory,
         own: GraphFingerprint | None = None,
     ) -> None:
         self._state = PredictionState(
             fitted=fitted, ledger=PredictionComposition(edges), cache=PredictionCache()
         )
-        self._request_factory, self.own, self._lock = request_factory, own, RLock()
+        self.own, self._lock = own, RLock()
         self.edges = edges
 
     def keep(self, graph: Graph, answer: CachedPrediction) -> None:
@@ -405,8 +401,7 @@ class PredictionManager:
         """Return the cached prediction of a graph. The fitted graph is recognized if it was read again."""
         kept = self._state.cache.find(graph.version, graph.features_digest())
         if kept is None and self.own is not None and self.own.matches(graph):
-            fitted = self._state.fitted
-            kept = CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.own_proba)
+            kept = self._state.fitted.prediction
             self.keep(graph, kept)
         return kept
 
@@ -438,7 +433,9 @@ class PredictionManager:
         if not fitted.method.protects_features:
             check_magnitudes(view)
         fitted.trained.check(view, fitted.class_names)
-        return self._request_factory(self._state, graph, options)
+        requests = fitted.method.prediction_requests or graph_requests
+        found: Sequence[PredictionRequest] = requests(self._state, graph, options)
+        return found
 
 
 class GraphFingerprintSchema(StrictSchema):

@@ -51,6 +51,8 @@ State = dict[str, Tensor]
 class TrainedModel(ABC):
     """The result of a fit that predicts other graphs: frozen networks and public values."""
 
+    reports: Any = None  # LDP reports of the fit, if there are any
+
     @property
     def chosen_method(self) -> str | None:
         """Name of the method that ``auto`` chose; None if there was no choice. It is public."""
@@ -213,6 +215,7 @@ class Method(ABC):
     weighs_classes: ClassVar[bool] = False  # and the class weights
     trains_on_sample: ClassVar[bool] = False  # of very many public training nodes
     copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
+    prediction_requests: ClassVar[Any] = None  # of LDP reports; by default the releases of a graph
 
     name: str
     privacy_config: PrivacyConfig

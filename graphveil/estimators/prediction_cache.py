@@ -6,6 +6,7 @@ results.
 """
 
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,6 +27,7 @@ class CachedPrediction:
     plan: ReleasePlan | None
     rows: tuple[Tensor, ...]
     proba: Tensor
+    reports: Any = None  # LDP reports that the predictions are based on
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "proba", per_node(self.proba))

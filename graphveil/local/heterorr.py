@@ -1,16 +1,9 @@
 """HeteroRR: randomize features and private edges with separate budgets, and train a GCN on both."""
 
-import math
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-import torch
-
-from graphveil.core.collection import ReportFile
-from graphveil.core.events import LocalReport, compose
 from graphveil.core.features import Features
-from graphveil.core.ledger import Entry
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.unit import UNITS, EdgeSubset, LocalAttributes, NoUnit
 from graphveil.core.view import owner_total, protected_view
@@ -21,28 +14,15 @@ from graphveil.estimators.full_graph import (
     FullGraphKeywords,
     FullGraphMethod,
 )
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
-from graphveil.estimators.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
+from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import Rejections, rejected
 from graphveil.estimators.session import Session
 from graphveil.local.collect.protocol import report_guarantee
 from graphveil.local.local_method import record_deviations
-from graphveil.local.reports import (
-    ROW_SCALED,
-    FeatureKeywords,
-    ReportConfig,
-    clipped_values,
-    collect_reports,
-    digest_of_ids,
-    estimate_features,
-    feature_row,
-    randomize_features,
-    scaled,
-)
-from graphveil.mechanisms import FeatureMechanism, LocalNoise
+from graphveil.local.reports import ROW_SCALED, FeatureKeywords, Randomizer, ReportConfig
 from graphveil.mechanisms.features import check_budget
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
@@ -155,14 +135,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
         """
         method = self.fitted.method
         assert isinstance(method, HeteroMethod)
-        estimates = method.feature_randomizer.estimates(method.view(graph), self.aggregates_)
-        return graph.replace(x=estimates)
-
-    def reported_feature_row(self, features: int) -> QueryRow:
-        """Return the table row that describes the LDP report of a node with ``features`` features."""
-        method = self.config
-        assert isinstance(method, HeteroMethod)
-        return method.feature_randomizer.row(features)
+        return graph.replace(x=method.estimates(method.view(graph), self.aggregates_))
 
     @property
     def _rejections(self) -> Rejections:
@@ -189,181 +162,86 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords):
             )
 
     def _build_method(self) -> "HeteroMethod":
-        privacy_config = self.privacy_config
-        graph_method = super()._build_method()
-        assert isinstance(graph_method, FullGraphMethod)
-        graph_method = replace(graph_method, input_note=GRAPH_AND_FEATURE_INPUT_NOTE)
-        feature_randomizer = FeatureRandomizer(
-            method=self.method,
-            report_config=ReportConfig.from_keywords(privacy_config, features=self._feature_keywords()),
+        return self._method(
+            HeteroMethod,
+            shape=self._shape(),
+            schedule=self._schedule(),
+            mechanism=self._mechanism(),
+            report_config=ReportConfig.from_privacy_config(
+                self.privacy_config, features=self._feature_keywords(), label=None
+            ),
         )
-        return self._method(HeteroMethod, graph_method=graph_method, feature_randomizer=feature_randomizer)
 
     def _feature_keywords(self) -> FeatureKeywords:
         return FeatureKeywords(**self._named(FeatureKeywords))
-
-
-# -- features ----
-
-
-class RandomizedFeatures(NamedTuple):
-    """Result of one collection: network inputs, released state, and clipped values per node (a handle)."""
-
-    x: Features
-    released: State
-    clipped: Any
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureRandomizer:
-    """Randomizes the features of all nodes of a graph, independently of the model.
-
-    Args:
-        report_config: How one node randomizes its features; labels are public.
-    """
-
-    method: str
-    report_config: ReportConfig
-    notes: tuple[str, ...] = ()
-
-    def mechanism(self, features: int) -> FeatureMechanism:
-        found = self.report_config.mechanism(features)
-        assert found is not None  # HeteroRR always reports features
-        return found
-
-    def guarantee(self, view: Graph, privacy_config: PrivacyConfig) -> Guarantee:
-        claim = self.mechanism(view.num_features).claim
-        seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
-        return report_guarantee(
-            {"features": claim},
-            deviations=(*claim.deviations, *record_deviations(view), *seeded),
-            notes=(*((ROW_SCALED,) if self.report_config.scaling == "row" else ()), *self.notes),
-            labels_public=True,
-        )
-
-    def row(self, features: int) -> QueryRow:
-        return feature_row(self.mechanism(features))
-
-    def randomize(self, view: Graph, session: Session) -> RandomizedFeatures:
-        """Randomize the features of every node and charge the privacy ledger.
-
-        If an interrupted fit is resumed, its stored reports are used again.
-
-        Privacy:
-            Unit: ``local-attributes``. Reads: all features. Charges: eps_x per node, once per collection.
-            Public: the released state. Private: the number of clipped values.
-        """
-        with session.stage("features"):
-            report_file = None
-            if session.workspace is not None:
-                # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
-                binding = {
-                    "mechanism": repr(self.mechanism(view.num_features)),
-                    "scaling": self.report_config.scaling,
-                    "nodes": view.num_nodes,
-                    "ids": digest_of_ids(view),
-                }
-                report_file = ReportFile(session.workspace / "features.safetensors", binding)
-            claim = self.mechanism(view.num_features).claim
-            event = compose(LocalReport("features", claim.epsilon, claim.delta))
-
-            def entry(release_id: str) -> Entry:
-                return Entry(release_id, f"{self.method}: features", event, unit=LocalAttributes())
-
-            randomize = partial(self._perturb, session)
-            found = collect_reports(view, session, entry, randomize, (view.x,), report_file)
-            # Reports are public. There are none if features were not randomized.
-            released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
-            clipped = clipped_values(self.report_config.bounds, view.x, self.report_config.scaling)
-            return RandomizedFeatures(self.estimates(view, released), released, clipped)
-
-    def estimates(self, view: Graph, released: State) -> Features:
-        mechanism = self.mechanism(view.num_features)
-        reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
-        return estimate_features(mechanism, reported, view.x, self.report_config.scaling).deviations
-
-    def _perturb(self, session: Session, x: Features) -> State:
-        noise = LocalNoise(session.noise_seed)
-        mechanism = self.mechanism(x.shape[1])
-        purpose = (
-            "features"
-            if session.collection_index is None
-            else f"features, collection {session.collection_index}"
-        )
-        reproducible = torch.tensor(bool(noise.deviations))
-        own = scaled(x, self.report_config.scaling)
-        return {"reproducible": reproducible, **randomize_features(mechanism, own, noise, purpose)}
 
 
 # -- the method ----
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeteroMethod(Method):
-    """A network on one released graph, and on features that nodes randomize locally."""
+class HeteroMethod(FullGraphMethod):
+    """A network on one released graph, and on features that nodes randomize locally.
 
-    graph_method: FullGraphMethod
-    feature_randomizer: FeatureRandomizer
+    Args:
+        report_config: How a node randomizes its features; labels are public.
+        feature_notes: Further notes of the guarantee of features.
+    """
+
+    selects_by_metric: ClassVar[bool] = False
+    weighs_classes: ClassVar[bool] = False
+
+    input_note: str = field(default=GRAPH_AND_FEATURE_INPUT_NOTE, repr=False)
+    report_config: ReportConfig
+    feature_notes: tuple[str, ...] = ()
 
     @property
     def protects_features(self) -> bool:
         """Whether features are randomized. If so, no column may be computed from all records."""
-        return not math.isinf(self.feature_randomizer.report_config.eps_x)
+        return self.report_config.protects_features
 
     def view(self, graph: Graph) -> Graph:
         """Return what a fit sees: handles of private edges, and of features if nodes randomize them."""
-        public = self.feature_randomizer.report_config.public_fields
-        return protected_view(super().view(graph), LocalAttributes(), public)
-
-    def check(self, view: Graph) -> None:
-        """Reject a graph that cannot be released or trained on, before anything is spent."""
-        self.graph_method.check(view)
-
-    def sizes_of(self, view: Graph) -> PublicSizes:
-        return self.graph_method.sizes_of(view)
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return self.graph_method.plan(sizes)
+        return protected_view(super().view(graph), LocalAttributes(), self.report_config.public_fields)
 
     def guarantee(self, plan: ReleasePlan | None, view: Graph) -> Guarantee:
         """Return the guarantee of private edges, with that of features as an additional guarantee."""
-        of_features = self.feature_randomizer.guarantee(view, self.privacy_config)
-        return self.graph_method.guarantee(plan, view).with_additional(of_features)
+        claims = self._randomizer(view).claims
+        seeded = () if self.privacy_config.unsafe_noise_seed is None else (SEEDED,)
+        of_features = report_guarantee(
+            claims,
+            deviations=(*claims["features"].deviations, *record_deviations(view), *seeded),
+            notes=(*((ROW_SCALED,) if self.report_config.scaling == "row" else ()), *self.feature_notes),
+            labels_public=True,
+        )
+        return super().guarantee(plan, view).with_additional(of_features)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[QueryRow, ...]:
-        return (*self.graph_method.rows(plan, sizes), self.feature_randomizer.row(sizes.width))
+        return (*super().rows(plan, sizes), *self.report_config.rows(sizes.width, sizes.classes))
 
     def fit(self, view: Graph, session: Session) -> FitResult:
-        features = self.feature_randomizer.randomize(view, session)
-        outcome = self.graph_method.fit(view.replace(x=features.x), session)
-        return replace(
-            outcome,
-            trained=TrainedHetero(outcome.trained, self.feature_randomizer),
-            released={**outcome.released, **features.released},
-            learned={"clipped": features.clipped},
-        )
+        return replace(super().fit(view, session), learned={"clipped": self.report_config.clipped(view.x)})
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedHetero":
-        trained = self.graph_method.restore(state, sizes, released)
-        return TrainedHetero(trained, self.feature_randomizer)
+    def released(self, view: Graph, session: Session) -> tuple[State, Graph]:
+        """Randomize the features of every node, then release the graph.
 
+        Privacy:
+            Unit: ``local-attributes`` for features, which are charged eps_x per node once per collection, and
+            ``edge-subset`` for edges. Reads: all features and private edges. Public: the released state.
+        """
+        with session.stage("features"):
+            # Reports are bound to node ids and the mechanism. Edges are private, and excluded.
+            name = f"{self.name}: features"
+            found = self._randomizer(view).collect(view, session, name, stored="features")
+            # Reports are public. There are none if features were not randomized.
+            reported = {f"feature_{part}": found[part] for part in _PARTS if part in found}
+            seen = view.replace(x=self.estimates(view, reported))
+        graph, seen = super().released(seen, session)
+        return graph | reported, seen
 
-@dataclass(frozen=True, eq=False)
-class TrainedHetero(TrainedModel):
-    """A trained network; to predict another graph, it releases the graph and randomizes its features."""
+    def estimates(self, view: Graph, released: State) -> Features:
+        reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
+        return self._randomizer(view).estimates(reported, view.x).deviations
 
-    graph_model: TrainedModel
-    feature_randomizer: FeatureRandomizer
-
-    def sizes_for(self, view: Graph, fitted: PublicSizes) -> PublicSizes:
-        return self.graph_model.sizes_for(view, fitted)
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        return self.graph_model.plan_for(sizes)
-
-    def answer(self, view: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        features = self.feature_randomizer.randomize(view, session)
-        return self.graph_model.answer(view.replace(x=features.x), session, kept)
-
-    def state(self) -> State:
-        return self.graph_model.state()
+    def _randomizer(self, view: Graph) -> Randomizer:
+        return self.report_config.randomizer(view.num_features, view.num_classes)

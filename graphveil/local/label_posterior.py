@@ -5,6 +5,7 @@ from typing import ClassVar
 from weakref import ReferenceType, ref
 
 import torch
+from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import AdjacencyVersion
@@ -16,7 +17,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import AUTO, PRIORS, Prior, Steps, check_steps, diffusion_hops
 from graphveil.local.reports import UNKNOWN, RandomizedRecords, reported_nodes
 
@@ -107,11 +108,12 @@ class PosteriorMethod(LocalMethod):
 
     def fit(self, view: Graph, session: Session) -> FitResult:
         with session.stage("randomize"):
-            records = self.collected(view, session).records
+            records = self.collected(view, session)
         with session.stage("classifier"):
-            return self.cross_fit(view, records).result
+            return self.cross_fit(view, records)[0]
 
-    def cross_fit(self, view: Graph, records: RandomizedRecords) -> HeldOutFit:
+    def cross_fit(self, view: Graph, records: RandomizedRecords) -> tuple[FitResult, Tensor]:
+        """Return a fit, and the probabilities of reporting nodes without the reports of their fold."""
         labels, method = records.labels, self
         if self.steps == AUTO:  # predictions of a graph that has grown have the same number of hops
             method = replace(self, steps=diffusion_hops(view.adjacency))
@@ -121,16 +123,15 @@ class PosteriorMethod(LocalMethod):
             part: noisy.agreement(mixture.held_out, reported_nodes(view, labels, part))
             for part in ("train", "val")
         }
-        proba = mixture.log_proba.exp()
         result = FitResult(
             trained=TrainedLabelPosterior(
                 reports=records, method=method, version=ref(view.adjacency.version)
             ),
-            proba=proba,
+            proba=mixture.log_proba.exp(),
             released=method.released(records),
             learned={"agreement": agreement, "weights": mixture.weights},
         )
-        return HeldOutFit(result, proba, mixture.held_out.exp())
+        return result, mixture.held_out.exp()
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
         return TrainedLabelPosterior(reports=None, method=self, version=None)

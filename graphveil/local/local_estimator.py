@@ -20,19 +20,11 @@ from graphveil.data import Graph
 from graphveil.data.recipes import random_split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted import FittedAttribute, FittedModel
-from graphveil.estimators.inference import RequestFactory
-from graphveil.estimators.prediction_cache import CachedPrediction
+from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.requirements import REPORTS_ONLY, Rejections
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector
-from graphveil.local.local_method import (
-    CachedReports,
-    LocalMethod,
-    ReceivedReports,
-    TrainedOnReports,
-    collection_requests,
-)
+from graphveil.local.local_method import LocalMethod
 from graphveil.local.reports import (
     FeatureKeywords,
     LabelKeywords,
@@ -48,8 +40,6 @@ from graphveil.local.reports import (
 )
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.lpgnn import FeatureEstimates
-from graphveil.privacy import Guarantee
-from graphveil.publish.queries import QueryRow
 from graphveil.training.metrics import Evaluation
 
 Ids: TypeAlias = npt.NDArray[Any]
@@ -88,9 +78,11 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     def report_config(self) -> ReportConfig:
         """Return how a node randomizes its record by these keywords, whose budgets are checked here."""
-        features: Any = None if self.reads_labels_only(self.get_params()) else self  # with FeatureKeywords
-        check_budgets(self.privacy_config, self.method, self, features)
-        return ReportConfig.from_keywords(self.privacy_config, features=features, label=self)
+        labels_only = self.reads_labels_only(self.get_params())
+        features = None if labels_only else FeatureKeywords(**self._named(FeatureKeywords))
+        label = LabelKeywords(**self._named(LabelKeywords))
+        check_budgets(self.privacy_config, self.method, label, features)
+        return ReportConfig.from_privacy_config(self.privacy_config, features=features, label=label)
 
     @property
     def _local_method(self) -> LocalMethod:
@@ -107,14 +99,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         return mechanism
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
-        return self._local_method.report_config.label(classes)
-
-    def guarantee_for(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records with these numbers of features and classes, for any graph."""
-        return self._local_method.guarantee_for_sizes(features, classes)
-
-    def reports_for(self, features: int, classes: int) -> tuple[QueryRow, ...]:
-        return self._local_method.report_config.rows(features, classes)
+        return self._local_method.label_mechanism(classes)
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
@@ -179,7 +164,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         complete_from_protocol(collector.protocol, keywords, label_only=self.reads_labels_only(keywords))
         public = self._public_features(collector, public_features)
         graph, received = as_graph(collector, adjacency, seed=seed, ids=ids, public=public)
-        return self.fit_from_reports(graph, ReceivedReports(records=received), on_progress)
+        return self.fit_from_reports(graph, received, on_progress)
 
     def _public_features(self, collector: Collector, given: object) -> FeatureEstimates | None:
         method = self._local_method
@@ -227,7 +212,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         Privacy:
             Unit: ``local-attributes``. Reads: stored reports and public edges. Charges: nothing.
         """
-        reports = _reports_of(fitted._fit)
+        reports = None if fitted._fit is None else fitted._fit.trained.reports
         if reports is None:
             raise ConfigError(
                 "The other model has no LDP reports, because it is not fitted or was loaded from a file. "
@@ -252,12 +237,10 @@ class LocalEstimator(LabelKeywords, Estimator):
                 "The LDP reports belong to other nodes or another split. Pass the graph that the other "
                 "model was fitted to."
             )
-        clipped = fitted.fitted.learned.get("clipped")
-        received = ReceivedReports(records=reports, guarantee=fitted.guarantee, clipped=clipped)
-        return self.fit_from_reports(graph, received, on_progress)
+        return self.fit_from_reports(graph, replace(reports, guarantee=fitted.guarantee), on_progress)
 
     def fit_from_reports(
-        self, graph: Graph, received: ReceivedReports, on_progress: OnProgress = no_progress
+        self, graph: Graph, received: RandomizedRecords, on_progress: OnProgress = no_progress
     ) -> Self:
         """Fit to reports that are already charged."""
         method = replace(self._local_method, received=received)
@@ -300,21 +283,6 @@ class LocalEstimator(LabelKeywords, Estimator):
                 f"split={split!r}. Pass split='test'."
             )
         return super().evaluate(graph, split, threshold=threshold, positive=positive)
-
-    def _request_factory(self) -> RequestFactory:
-        return collection_requests
-
-    def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        reports = _reports_of(fitted)
-        if reports is None:
-            return super()._cached_prediction(fitted)
-        return CachedReports(None, (), fitted.own_proba, reports)
-
-
-def _reports_of(fitted: FittedModel | None) -> RandomizedRecords | None:
-    """Return the reports that a model was fitted to; None before a fit, or for a model from a file."""
-    trained = None if fitted is None else fitted.trained
-    return trained.reports if isinstance(trained, TrainedOnReports) else None
 
 
 # -- parameters of a protocol, and reports of clients ----
@@ -423,7 +391,7 @@ def as_graph(
         name="collected",
     )
     graph = random_split(graph, train=_TRAIN, val=1 - _TRAIN, seed=seed)
-    return graph, RandomizedRecords(estimates, reported, release_id="", reproducible=False)
+    return graph, RandomizedRecords(estimates, reported)
 
 
 def estimates_of(collector: Collector) -> FeatureEstimates:

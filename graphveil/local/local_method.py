@@ -5,21 +5,17 @@ of a graph identifies its privacy ledger. When a graph has grown, its new nodes 
 of the other nodes are kept.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from graphveil.core.collection import ReportFile
 from graphveil.core.edges.adjacency import EdgeSet, GrowthStep
-from graphveil.core.ledger import Entry
+from graphveil.core.features import rows
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import LocalAttributes
 from graphveil.core.view import protected_view
 from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
@@ -31,16 +27,15 @@ from graphveil.estimators.inference import (
     PredictionOptions,
     PredictionRequest,
     PredictionState,
-    graph_requests,
     prediction_session,
 )
-from graphveil.estimators.method import FitResult, Method, State, TrainedModel
-from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
+from graphveil.estimators.method import Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import PredictionCache
 from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
-from graphveil.local.collect.protocol import Part, report_guarantee
+from graphveil.local.collect.protocol import report_guarantee
 from graphveil.local.posterior_mixture import (
     PRIORS,
     EdgeContext,
@@ -52,13 +47,13 @@ from graphveil.local.posterior_mixture import (
 )
 from graphveil.local.reports import (
     RandomizedRecords,
+    Randomizer,
     ReportConfig,
-    clipped_values,
-    collect_reports,
-    label_report_nodes,
+    array_digest,
     reported_nodes,
 )
-from graphveil.mechanisms.features import FROM_DATA, LocalDPClaim
+from graphveil.mechanisms import LabelMechanism
+from graphveil.mechanisms.features import FROM_DATA
 from graphveil.nn.message_passing import Propagation
 from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
@@ -68,18 +63,104 @@ LABEL_PRESENCE_NOTE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReceivedReports:
-    """The reports of one collection: of a fit, or existing ones that a fit uses in place of records.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedOnReports(TrainedModel):
+    """A model that was fitted to LDP reports; None for a model from a file."""
+
+    reports: RandomizedRecords | None
+
+    @property
+    def reads_features(self) -> bool:
+        return False
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: edges are public, so there is no edge query."""
+        return None
+
+
+# -- prediction of other graphs ----
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionRequest:
+    """One collection of features on another graph.
 
     Args:
-        clipped: Clipped values of each node, a handle; None if only the clients know them.
-        guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
+        model: The trained model, which collects.
+        privacy_cost: Guarantee of this collection alone.
+        steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
+        before: Stored reports of the graph that it has grown from.
+        disjoint: Assumption of the caller that no node here has reported before.
     """
 
-    records: RandomizedRecords
-    clipped: Any = None
-    guarantee: Guarantee | None = None
+    model: Any
+    graph: Graph
+    privacy_cost: Guarantee
+    steps: tuple[GrowthStep, ...]
+    before: RandomizedRecords | None
+    disjoint: bool
+
+    @property
+    def edge_sets(self) -> EdgeSet:
+        return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
+
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
+        """Record the collection in the composition of a model's predictions, and return it."""
+        for step in self.steps:
+            ledger.apart(step.added.edge_set, step.apart)
+        if self.disjoint:
+            ledger.apart(self.edge_sets)
+        ledger.note(self.edge_sets, self.privacy_cost)
+        return ledger
+
+    def execute(self, prediction_state: PredictionState) -> None:
+        """Randomize features, charge the ledger, and store the result in the cache."""
+        view, session = self.graph, prediction_session(prediction_state, self)
+        collected = self.model.collect(view, self.before, session)
+        prediction_state.cache.keep(view.version, view.features_digest(), collected)
+
+
+def collection_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
+    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report."""
+    fitted = prediction_state.fitted
+    method, model = cast("LocalMethod", fitted.method), fitted.trained
+    if isinstance(model, ChosenModel):
+        model = model.model
+    assert isinstance(model, TrainedOnReports)
+    if not method.privacy_config.protects or not model.reads_features:
+        return []
+    if fitted.guarantee.received:
+        raise ConfigError(
+            f"This {method.name} was trained on LDP reports and cannot read raw features. "
+            "Collect LDP reports of the nodes of the other graph, and train on all LDP reports "
+            "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
+        )
+    view = method.view(graph)
+    privacy_cost = method.feature_report_cost(view, fitted.guarantee)
+    steps, before = _growth(prediction_state.cache, view)
+    found = CollectionRequest(model, view, privacy_cost, steps, before, options.assume_disjoint_nodes)
+    if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
+        raise ConfigError(
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is not valid, because this graph has "
+            "the same people as the training graph. Remove it, or build the two graphs from "
+            "different edges."
+        )
+    return [found]
+
+
+def _growth(cache: PredictionCache, view: Graph) -> tuple[tuple[GrowthStep, ...], RandomizedRecords | None]:
+    pending = list[GrowthStep]()
+    for step in reversed(view.adjacency.history):
+        pending.insert(0, step)
+        kept = cache.find(step.base, view.features_digest(step.base_nodes))
+        if kept is not None and kept.reports is not None:
+            return tuple(pending), kept.reports
+    return (), None
+
+
+# -- the method ----
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +172,11 @@ class LocalMethod(Method):
         received: Existing reports for this fit; None to randomize records.
     """
 
+    prediction_requests: ClassVar[Any] = staticmethod(collection_requests)
+
     report_config: ReportConfig
     missing_labels: float = 0.0
-    received: ReceivedReports | None = field(default=None, repr=False, compare=False)
+    received: RandomizedRecords | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.missing_labels and not self.protects_labels:
@@ -119,7 +202,7 @@ class LocalMethod(Method):
     @property
     def protects_labels(self) -> bool:
         """Whether labels, and the presence of a label, are protected."""
-        return not math.isinf(self.report_config.eps_y)
+        return self.report_config.protects_labels
 
     # -- the guarantee -------------------------------------------------------------------------------------
 
@@ -128,26 +211,23 @@ class LocalMethod(Method):
             return self.received.guarantee
         if not self.privacy_config.protects:
             return super().guarantee(plan, view)
-        guarantee = self.guarantee_for_sizes(view.num_features, view.num_classes)
+        guarantee = self.guarantee_for(view.num_features, view.num_classes)
         guarantee = guarantee.with_deviations(*record_deviations(view))
         received = self.received is not None  # then clients randomized their records
         labels = (LABEL_PRESENCE_NOTE,) if self.protects_labels and not received else ()
         return replace(guarantee, notes=(*self.notes(view), *labels), received=received)
 
-    def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
-        mechanism = self.report_config.mechanism(features)
-        claims: dict[Part, LocalDPClaim] = {} if mechanism is None else {"features": mechanism.claim}
-        return self._report_guarantee(claims | {"label": self.report_config.label(classes).claim})
+    def guarantee_for(self, features: int, classes: int) -> Guarantee:
+        """Return the guarantee for records with these numbers of features and classes, for any graph."""
+        return self._report_guarantee(self.report_config.randomizer(features, classes))
 
     def feature_report_cost(self, view: Graph, fitted: Guarantee) -> Guarantee:
         """Return the guarantee of one feature report per node; it inherits the deviations of the fit."""
-        mechanism = self.report_config.mechanism(view.num_features)
-        assert mechanism is not None  # or there would be no cost
-        alone = replace(self._report_guarantee({"features": mechanism.claim}), notes=self.notes(view))
+        alone = replace(self._report_guarantee(self._feature_randomizer(view)), notes=self.notes(view))
         return alone.with_deviations(*record_deviations(view), *fitted.deviations)
 
-    def _report_guarantee(self, claims: dict[Part, LocalDPClaim]) -> Guarantee:
-        config = self.privacy_config
+    def _report_guarantee(self, randomizer: Randomizer) -> Guarantee:
+        config, claims = self.privacy_config, randomizer.claims
         own = (why for claim in claims.values() for why in claim.deviations)
         seeded = () if config.unsafe_noise_seed is None else (SEEDED,)
         return report_guarantee(claims, deviations=(*own, *config.deviations, *seeded))
@@ -161,48 +241,39 @@ class LocalMethod(Method):
 
     # -- one collection ------------------------------------------------------------------------------------
 
-    def collected(self, view: Graph, session: Session) -> ReceivedReports:
+    def collected(self, view: Graph, session: Session) -> RandomizedRecords:
         """Randomize every node record and charge the ledger; return exact records if the unit is ``none``.
 
         Privacy:
             Unit: ``local-attributes``. Reads: node records, through the randomizer. Charges: the guarantee of
             the session, once.
         """
+        config, edges = self.report_config, view.adjacency
         if self.received is not None:
             return self.received
-        config = self.report_config
-        exact = config.without_noise(view)
-        if exact is not None:
-            return ReceivedReports(records=exact)
+        if config.exact:
+            return config.exact_records(view)
         randomizer = config.randomizer(view.num_features, view.num_classes)
-        report_file = None
-        if session.workspace is not None:
-            path = session.workspace / "reports.safetensors"
-            report_file = ReportFile(path, randomizer.binding(view))
-        randomize = partial(randomizer, label_report_nodes(view), session.noise_seed)
-        found = self.collect_reports(view, session, randomize, randomizer.parts(view), report_file)
-        clipped = None if config.features is None else clipped_values(config.bounds, view.x, config.scaling)
-        return ReceivedReports(records=randomizer.received(found, view.x), clipped=clipped)
+        digest = array_digest(edges.indptr.numpy(), edges.indices.numpy())
+        found = randomizer.collect(view, session, self.name, stored="reports", edges=digest)
+        clipped = None if config.features is None else config.clipped(view.x)
+        return RandomizedRecords(randomizer.estimates(found, view.x), found["labels"], clipped)
 
-    def collect_reports(
-        self,
-        view: Graph,
-        session: Session,
-        randomize: Callable[..., State],
-        records: Sequence[Any],
-        report_file: ReportFile | None = None,
-    ) -> State:
-        """Charge the guarantee of the session to the ledger, then randomize these parts of the records."""
-        guarantee = session.guarantee
-        assert guarantee is not None  # the cost is known before the collection
-        return collect_reports(
-            view,
-            session,
-            lambda release_id: Entry(release_id, self.name, guarantee.event, unit=LocalAttributes()),
-            randomize,
-            records,
-            report_file,
-        )
+    def collected_features(self, view: Graph, session: Session, first: int) -> RandomizedRecords:
+        """Randomize the features of nodes from ``first`` on, which report no label; charge the ledger."""
+        randomizer, x = self._feature_randomizer(view), view.x
+        own = rows(x, torch.arange(first, view.num_nodes)) if first else x
+        found = randomizer.collect(view, session, self.name, x=own)
+        unknown = self.label_mechanism(view.num_classes).missing_reports(own.shape[0])
+        return RandomizedRecords(randomizer.estimates(found, own), torch.from_numpy(unknown))
+
+    def _feature_randomizer(self, view: Graph) -> Randomizer:
+        return replace(self.report_config.randomizer(view.num_features, view.num_classes), label=None)
+
+    def label_mechanism(self, classes: int) -> LabelMechanism:
+        label = self.report_config.label_mechanism(classes)
+        assert label is not None  # every method on LDP reports learns from labels
+        return label
 
     # -- reported labels -----------------------------------------------------------------------------------
 
@@ -213,7 +284,7 @@ class LocalMethod(Method):
 
         ``corrected`` is whether the loss includes the label noise (forward correction).
         """
-        label = self.report_config.label(view.num_classes)
+        label = self.label_mechanism(view.num_classes)
         return NoisyLabels(
             labels=labels,
             classes=view.num_classes,
@@ -227,7 +298,7 @@ class LocalMethod(Method):
 
     def transition(self, classes: int) -> Tensor:
         """Return the distribution of the report for each class, including nodes without a label, (C, C)."""
-        label = self.report_config.label(classes)
+        label = self.label_mechanism(classes)
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
     def fold_generator(self) -> torch.Generator:
@@ -246,131 +317,10 @@ class LocalMethod(Method):
 
     def released(self, records: RandomizedRecords) -> State:
         """Return the reported labels for ``aggregates_``; none if they are exact."""
-        return self.report_config.published(records)
+        return {} if self.report_config.exact else {"labels": records.labels}
 
 
 def record_deviations(view: Graph) -> tuple[str, ...]:
     """Return why records have no valid guarantee, such as column scaling that reads all records."""
     ranges = (FROM_DATA,) if RANGES_PUBLIC in view.notes else ()
     return (*view.deviations, *ranges)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOutFit:
-    """A fit to all reports, and its predictions of held-out reports.
-
-    Args:
-        held_out: Probabilities (N, C) of reporting nodes, from a fit without the reports of their fold.
-    """
-
-    result: FitResult
-    proba: Tensor
-    held_out: Tensor
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedOnReports(TrainedModel):
-    """A model that was fitted to LDP reports."""
-
-    reports: RandomizedRecords | None
-
-    @property
-    def reads_features(self) -> bool:
-        return False
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: edges are public, so there is no edge query."""
-        return None
-
-
-# -- prediction of other graphs ----
-
-
-@dataclass(frozen=True, eq=False)
-class CachedReports(CachedPrediction):
-    """Stored predictions of one graph, with the randomized records that they are based on."""
-
-    records: RandomizedRecords
-
-
-@dataclass(frozen=True, eq=False)
-class CollectionRequest:
-    """One collection of features on another graph.
-
-    Args:
-        privacy_cost: Guarantee of this collection alone.
-        steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
-        before: Stored reports of the graph that it has grown from.
-        disjoint: Assumption of the caller that no node here has reported before.
-    """
-
-    graph: Graph
-    privacy_cost: Guarantee
-    steps: tuple[GrowthStep, ...]
-    before: CachedReports | None
-    disjoint: bool
-
-    @property
-    def edge_sets(self) -> EdgeSet:
-        return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
-
-    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
-        """Record the collection in the composition of a model's predictions, and return it."""
-        for step in self.steps:
-            ledger.apart(step.added.edge_set, step.apart)
-        if self.disjoint:
-            ledger.apart(self.edge_sets)
-        ledger.note(self.edge_sets, self.privacy_cost)
-        return ledger
-
-    def execute(self, prediction_state: PredictionState) -> None:
-        """Randomize features, charge the ledger, and store the result in the cache."""
-        index, session = prediction_state.ledger.releases, prediction_session(prediction_state, self)
-        view = self.graph
-        collected = _trained_on_reports(prediction_state).collect(view, self.before, session, index)
-        prediction_state.cache.keep(view.version, view.features_digest(), collected)
-
-
-def collection_requests(
-    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
-) -> Sequence[PredictionRequest]:
-    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report."""
-    fitted = prediction_state.fitted
-    if not isinstance(fitted.method, LocalMethod):
-        return graph_requests(prediction_state, graph, options)
-    model = _trained_on_reports(prediction_state)
-    if not fitted.method.privacy_config.protects or not model.reads_features:
-        return []
-    if fitted.guarantee.received:
-        raise ConfigError(
-            f"This {fitted.method.name} was trained on LDP reports and cannot read raw features. "
-            "Collect LDP reports of the nodes of the other graph, and train on all LDP reports "
-            "(fit_from_collector, collect learn). Nodes that have reported are not charged again."
-        )
-    view = fitted.method.view(graph)
-    privacy_cost = fitted.method.feature_report_cost(view, fitted.guarantee)
-    steps, before = _growth(prediction_state.cache, view)
-    found = CollectionRequest(view, privacy_cost, steps, before, options.assume_disjoint_nodes)
-    if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
-        raise ConfigError(
-            "assume_disjoint_nodes (--assume-disjoint-nodes) is not valid, because this graph has "
-            "the same people as the training graph. Remove it, or build the two graphs from "
-            "different edges."
-        )
-    return [found]
-
-
-def _trained_on_reports(prediction_state: PredictionState) -> Any:
-    """Return the trained model, or the one that a choice has kept: a ``TrainedOnReports``."""
-    trained = prediction_state.fitted.trained
-    return trained.model if isinstance(trained, ChosenModel) else trained
-
-
-def _growth(cache: PredictionCache, view: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
-    pending = list[GrowthStep]()
-    for step in reversed(view.adjacency.history):
-        pending.insert(0, step)
-        kept = cache.find(step.base, view.features_digest(step.base_nodes))
-        if isinstance(kept, CachedReports):
-            return tuple(pending), kept
-    return (), None

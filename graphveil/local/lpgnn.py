@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.features import rows, stacked
+from graphveil.core.features import stacked
 from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
@@ -23,7 +23,7 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.local_method import CachedReports, HeldOutFit, LocalMethod, TrainedOnReports
+from graphveil.local.local_method import LocalMethod, TrainedOnReports
 from graphveil.local.posterior_mixture import (
     AUTO,
     PRIORS,
@@ -245,12 +245,12 @@ class NetworkMethod(LocalMethod):
     def fit(self, view: Graph, session: Session) -> FitResult:
         options = self.options(view, session)
         with session.stage("randomize"):
-            collected = self.collected(view, session)
-        best = select_network(options, view, collected.records, session)
+            records = self.collected(view, session)
+        best = select_network(options, view, records, session)
         with session.stage("evidence"):
             rule, proba = best.method.predicted(view, best, session)
-        learned = {"clipped": collected.clipped, **best.learned(view, rule)}
-        return best.result(collected.records, rule, proba, learned)
+        learned = {"clipped": records.clipped, **best.learned(view, rule)}
+        return best.result(records, rule, proba, learned)
 
     def options(self, view: Graph, session: Session) -> list[NetworkOption]:
         """Return the candidates with their maps, before records are charged.
@@ -326,13 +326,13 @@ class NetworkMethod(LocalMethod):
 
     def cross_fit(
         self, view: Graph, records: RandomizedRecords, options: Sequence[NetworkOption], session: Session
-    ) -> HeldOutFit:
+    ) -> tuple[FitResult, Tensor]:
+        """Return a fit, and the probabilities of reporting nodes without the reports of their fold."""
         best = select_network(options, view, records, session)
         with session.stage("evidence"):
             folds = held_out_folds(best.noisy, self.fold_generator())
             without = self.held_out(view, best, folds, session)
-        result = best.result(records, "network", best.proba, best.learned(view, "network"))
-        return HeldOutFit(result, best.proba, without)
+        return best.result(records, "network", best.proba, best.learned(view, "network")), without
 
     def smoothed(self, view: Graph, labels: Tensor) -> NoisyLabels:
         given, smoothing = self.settings, None
@@ -456,27 +456,16 @@ class TrainedLpgnn(TrainedOnReports):
         propagation = self.method.propagation.along(view, session)
         return CachedPrediction(None, (), self.proba(view, estimates, propagation))
 
-    def collect(
-        self, view: Graph, before: CachedReports | None, session: Session, collection_index: int
-    ) -> CachedReports:
+    def collect(self, view: Graph, before: RandomizedRecords | None, session: Session) -> CachedPrediction:
         """Randomize features of nodes without stored reports (``before``), charge them, and predict."""
         propagation = self.method.propagation.along(view, session)  # before its nodes are charged
-        first = 0 if before is None else len(before.records.labels)
-        own = rows(view.x, torch.arange(first, view.num_nodes))
-        randomizer = self.method.report_config.randomizer(view.num_features, view.num_classes)
-        randomize = partial(randomizer.randomize_features_only, session.noise_seed, collection_index)
-        found = self.method.collect_reports(view, session, randomize, (own,))
-        records = randomizer.received(found, own)
+        records = self.method.collected_features(view, session, 0 if before is None else len(before.labels))
         if before is not None:
-            old = before.records
-            features = stacked(old.features.deviations, records.features.deviations)
+            features = stacked(before.features.deviations, records.features.deviations)
             records = RandomizedRecords(
-                FeatureEstimates(features, old.features.middle),
-                torch.cat([old.labels, records.labels]),
-                records.release_id,
-                old.reproducible or records.reproducible,
+                FeatureEstimates(features, before.features.middle), torch.cat([before.labels, records.labels])
             )
-        return CachedReports(None, (), self._predicted(view, records, propagation), records)
+        return CachedPrediction(None, (), self._predicted(view, records, propagation), records)
 
     def predicted(self, view: Graph, records: RandomizedRecords, session: Session) -> Tensor:
         """Return probabilities (N, C) from reports that are already charged."""

@@ -8,7 +8,8 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Literal
 
@@ -19,9 +20,10 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.core.collection import ReportFile, collect, release_id_of
+from graphveil.core.collection import ReportFile, collect
 from graphveil.core.features import Features, rows, to_dense
 from graphveil.core.ledger import Entry, ledger_of
+from graphveil.core.unit import LocalAttributes
 from graphveil.core.view import LABEL_FIELDS, map_records
 from graphveil.data import Graph
 from graphveil.data.recipes import unit_interval
@@ -30,6 +32,7 @@ from graphveil.estimators.method import State
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
+from graphveil.local.collect.protocol import Part, report_guarantee
 from graphveil.mechanisms import (
     Bounds,
     EvenAllocation,
@@ -37,6 +40,7 @@ from graphveil.mechanisms import (
     FeatureRR,
     LabelMechanism,
     LDPReports,
+    LocalDPClaim,
     LocalHashing,
     LocalNoise,
     MultiBit,
@@ -47,6 +51,7 @@ from graphveil.mechanisms.feature_mechanisms import Mode as Rounding
 from graphveil.mechanisms.features import Ends, check_budget
 from graphveil.mechanisms.labels import LABELS, LabelName
 from graphveil.nn.lpgnn import FeatureEstimates
+from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow
 
 Scaling = Literal["none", "row", "columns"]
@@ -61,12 +66,16 @@ class RandomizedRecords:
 
     Shapes: ``labels`` int64 (N), or (N, k) if nodes report k classes. They are -1 for nodes outside the
     training and validation parts and, if labels are not randomized, for nodes without a label.
+
+    Args:
+        clipped: Clipped values of each node, a handle; None if only the clients know them.
+        guarantee: Guarantee of the model that was fitted to them first; None for no such model.
     """
 
     features: FeatureEstimates
     labels: Tensor
-    release_id: str
-    reproducible: bool
+    clipped: Any = None
+    guarantee: Guarantee | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,57 +85,91 @@ class Randomizer:
     The split alone determines which nodes report a label. A node without a label reports a random class, so
     the guarantee also covers the presence of a label. Labels of test nodes are not reported; they are read
     only for the final score.
+
+    Args:
+        mechanism: None if no features are reported.
+        label: None if no labels are reported.
     """
 
-    mechanism: FeatureMechanism | None  # None if no features are reported
-    label: LabelMechanism
+    mechanism: FeatureMechanism | None
+    label: LabelMechanism | None
     scaling: Scaling = "none"
 
-    def parts(self, view: Graph) -> tuple[Any, ...]:
-        return (view.y,) if self.mechanism is None else (view.y, view.x)
+    @property
+    def claims(self) -> dict[Part, LocalDPClaim]:
+        parts: dict[Part, Any] = {"features": self.mechanism, "label": self.label}
+        return {part: law.claim for part, law in parts.items() if law is not None}
 
-    def __call__(self, reporting: Tensor, seed: int | None, y: Tensor, x: Features | None = None) -> State:
-        noise = LocalNoise(seed)
-        labels, nodes = self.label.missing_reports(len(y)), np.flatnonzero(reporting.numpy())
-        labels[nodes] = self.label.perturb(y.numpy()[nodes], stream=noise.stream("labels"), rows=nodes)
-        return self._report_tensors(labels, x, noise, "features")
+    def collect(
+        self,
+        view: Graph,
+        session: Session,
+        name: str,
+        *,
+        x: Any = None,
+        stored: str | None = None,
+        **facts: object,
+    ) -> State:
+        """Charge the claims to the ledger and return the reports, or those of an interrupted fit.
 
-    def randomize_features_only(self, seed: int | None, collection_index: int, x: Features) -> State:
-        return self._report_tensors(
-            self.label.missing_reports(x.shape[0]),
-            x,
-            LocalNoise(seed),
-            f"features, collection {collection_index}",
+        Args:
+            name: Name of the ledger entry.
+            x: Features of the nodes that report; those of ``view`` if None.
+            stored: Name of the file of reports in the workspace of a fit; None for no file.
+            facts: Further public facts that the file is bound to.
+
+        Privacy:
+            Unit: ``local-attributes``. Reads: node records, through the mechanisms. Charges: the claims,
+            once. Public: the reports.
+        """
+        event, report_file = report_guarantee(self.claims).event, None
+        nothing = torch.empty(0, dtype=torch.bool)
+        reporting = nothing if self.label is None else label_report_nodes(view)
+        if stored is not None and session.workspace is not None:
+            path = session.workspace / f"{stored}.safetensors"
+            report_file = ReportFile(path, self.binding(view, reporting) | facts)
+
+        def entry(release_id: str) -> Entry:
+            return Entry(release_id, name, event, unit=LocalAttributes())
+
+        reported = (
+            None if self.label is None else view.y,
+            None if self.mechanism is None else view.x if x is None else x,
         )
+        randomize = partial(self.randomize, reporting, session)
+        return collect_reports(view, session, entry, randomize, reported, report_file)
 
-    def _report_tensors(self, labels: Any, x: Features | None, noise: LocalNoise, purpose: str) -> State:
-        found = {"labels": torch.from_numpy(labels), "reproducible": torch.tensor(bool(noise.deviations))}
-        if self.mechanism is None or x is None:
-            return found
-        return found | randomize_features(self.mechanism, scaled(x, self.scaling), noise, purpose)
+    def randomize(self, reporting: Tensor, session: Session, y: Tensor | None, x: Features | None) -> State:
+        """Return the reports, with one stream of noise for each part and collection."""
+        noise, number = LocalNoise(session.noise_seed), session.collection_index
+        found = {"reproducible": torch.tensor(bool(noise.deviations))}
+        if self.label is not None and y is not None:
+            labels, nodes = self.label.missing_reports(len(y)), np.flatnonzero(reporting.numpy())
+            labels[nodes] = self.label.perturb(y.numpy()[nodes], stream=noise.stream("labels"), rows=nodes)
+            found["labels"] = torch.from_numpy(labels)
+        if self.mechanism is not None and x is not None:
+            purpose = "features" if number is None else f"features, collection {number}"
+            found |= randomize_features(self.mechanism, scaled(x, self.scaling), noise, purpose)
+        return found
 
-    def received(self, found: State, x: Any) -> RandomizedRecords:
+    def estimates(self, found: State, x: Any) -> FeatureEstimates:
         """Return the estimates of the server from the reports; ``x`` is read if it is public."""
-        return RandomizedRecords(
-            FeatureEstimates(torch.zeros((x.shape[0], 0)))
-            if self.mechanism is None
-            else estimate_features(self.mechanism, found, x, self.scaling),
-            found["labels"],
-            release_id_of(found),
-            bool(found["reproducible"]),
-        )
+        if self.mechanism is None:
+            return FeatureEstimates(torch.zeros((x.shape[0], 0)))
+        return estimate_features(self.mechanism, found, x, self.scaling)
 
-    def binding(self, view: Graph) -> dict[str, object]:
-        """Return the public facts that a file of reports is bound to: nodes, split, edges and mechanisms.
+    def binding(self, view: Graph, reporting: Tensor) -> dict[str, object]:
+        """Return the public facts that a file of reports is bound to: nodes, split and mechanisms.
 
         Reports belong to nodes by index, so the nodes must be the same and in the same order.
         """
         return {
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
-            "telling": _digest(np.packbits(label_report_nodes(view).numpy())),
+            "scaling": self.scaling,
+            "nodes": view.num_nodes,
+            "telling": array_digest(np.packbits(reporting.numpy())),
             "ids": digest_of_ids(view),
-            "edges": _digest(view.adjacency.indptr.numpy(), view.adjacency.indices.numpy()),
         }
 
 
@@ -174,7 +217,7 @@ def known(labels: Tensor) -> Tensor:
     return labels.reshape(len(labels), -1)[:, 0] != UNKNOWN
 
 
-def _digest(*arrays: npt.NDArray[Any]) -> str:
+def array_digest(*arrays: npt.NDArray[Any]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
@@ -185,7 +228,7 @@ def digest_of_ids(view: Graph) -> str | None:
     """Return the digest of the ids, numbers or text, encoded without collisions between lists."""
     if view.ids is None:
         return None
-    return _digest(np.frombuffer(json.dumps(list(map(str, view.ids.tolist()))).encode(), dtype=np.uint8))
+    return array_digest(np.frombuffer(json.dumps(list(map(str, view.ids.tolist()))).encode(), dtype=np.uint8))
 
 
 def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> FeatureEstimates:
@@ -207,11 +250,6 @@ def outside(bounds: Bounds, x: Features) -> Tensor:
         return torch.from_numpy(np.diff(upto[x.indptr]))
     counts = [bounds.beyond(to_dense(rows(x, part)).numpy()).sum(axis=1) for part in _blocks(x)]
     return torch.from_numpy(np.concatenate(counts))
-
-
-def clipped_values(bounds: Bounds, x: Any, scaling: Scaling) -> Any:
-    """Return how many features each node clips to their public range: a handle if features are protected."""
-    return map_records(lambda own: outside(bounds, scaled(own, scaling)), x)
 
 
 def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
@@ -283,7 +321,6 @@ ROW_SCALED = (
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
 IDENTITY_MECHANISM = "as it is"
 _PAPERS = "graphveil.papers.per_feature"  # imported for the mechanisms of papers only
-_SAME_KEYWORDS = ("features", "m", "theta", "k", "rounding", "decode", "scaling")
 _PLAIN_BINS = ("auto", "stochastic", "unbiased")
 WEIGHTED_MECHANISMS = (
     *("lpm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"),
@@ -401,91 +438,88 @@ def label_row(label: LabelMechanism) -> QueryRow:
 class ReportConfig:
     """How a node randomizes its record, before the numbers of features and classes are known.
 
-    The fields are those of ``FeatureKeywords`` and ``LabelKeywords``, with ``bounds`` for the range.
-
     Args:
-        features: A name in ``FEATURES``; None if no features are reported.
+        features: Keywords of features; None if no features are reported.
+        label: Keywords of the label; None if no labels are reported.
         delta: For ``"agm"``.
+        exact: Whether nothing is reported, and exact records are read: the reference without privacy.
 
-    >>> ReportConfig(features="multi-bit", eps_x=1.0).mechanism(500).samples
+    >>> ReportConfig(features=FeatureKeywords(eps_x=1.0)).mechanism(500).samples
     1
     """
 
-    features: str | None
-    eps_x: float = math.inf
-    bounds: Bounds = field(default=Bounds())
-    m: Samples = "best"
-    theta: Sequence[float] | None = None
+    features: FeatureKeywords | None = None
+    label: LabelKeywords | None = None
     delta: float = GAUSSIAN_DELTA
-    k: BinCount = "auto"
-    rounding: Rounding = "stochastic"
-    decode: Decode = "unbiased"
-    scaling: Scaling = "none"
-    eps_y: float = math.inf
-    labels: LabelName = "rr"
+    exact: bool = False
+
+    @classmethod
+    def from_privacy_config(
+        cls, config: PrivacyConfig, *, features: FeatureKeywords | None, label: LabelKeywords | None
+    ) -> "ReportConfig":
+        delta = GAUSSIAN_DELTA if isinstance(config.delta, str) else config.delta
+        return cls(features=features, label=label, delta=delta, exact=not config.protects)
 
     def __post_init__(self) -> None:
         """Reject parameters that the mechanism does not have, instead of ignoring them."""
-        checks.one_of(tuple(LABELS), labels=self.labels)
-        if self.features is None:
+        if self.label is not None:
+            checks.one_of(tuple(LABELS), labels=self.label.labels)
+        given = self.features
+        if given is None:
             return
-        checks.one_of(FEATURES, features=self.features)
-        if self.theta is not None and self.features not in WEIGHTED_MECHANISMS:
+        checks.one_of(SCALINGS, scaling=given.scaling)
+        if (given.scaling == "columns") != given.data_dependent_bounds:
+            raise ConfigError(
+                "scaling='columns' and data_dependent_bounds=True must be set together. Column minima "
+                "and maxima depend on the private records, so there is no valid guarantee. Set both, or "
+                "use scaling='row', which each node computes on its own."
+            )
+        _ = self.bounds  # checks the range
+        checks.one_of(FEATURES, features=given.features)
+        if given.theta is not None and given.features not in WEIGHTED_MECHANISMS:
             raise ConfigError(
                 f"theta weights the features of {', '.join(WEIGHTED_MECHANISMS)}, but "
-                f"features={self.features!r} has no budget per feature. Remove theta."
+                f"features={given.features!r} has no budget per feature. Remove theta."
             )
-        if self.m != "best" and self.features != "multi-bit":
+        if given.m != "best" and given.features != "multi-bit":
             raise ConfigError(
-                f"m={self.m!r} is only for features='multi-bit', not {self.features!r}. Remove it."
+                f"m={given.m!r} is only for features='multi-bit', not {given.features!r}. Remove it."
             )
-        if self.features != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
+        if given.features != "feature-rr" and (given.k, given.rounding, given.decode) != _PLAIN_BINS:
             raise ConfigError(
-                f"k, rounding and decode are only for features='feature-rr', not {self.features!r}. Remove "
+                f"k, rounding and decode are only for features='feature-rr', not {given.features!r}. Remove "
                 "them."
             )
 
-    @classmethod
-    def from_keywords(
-        cls,
-        privacy_config: PrivacyConfig,
-        *,
-        features: FeatureKeywords | None = None,
-        label: LabelKeywords | None = None,
-    ) -> "ReportConfig":
-        """Return the configuration of the parts that are reported; a budget of None is inf, no protection."""
-        given: dict[str, Any] = {"features": None}
-        if label is not None:
-            given |= {"eps_y": _budget(label.eps_y), "labels": label.labels}
-        if features is not None:
-            checks.one_of(SCALINGS, scaling=features.scaling)
-            if (features.scaling == "columns") != features.data_dependent_bounds:
-                raise ConfigError(
-                    "scaling='columns' and data_dependent_bounds=True must be set together. Column minima "
-                    "and maxima depend on the private records, so there is no valid guarantee. Set both, or "
-                    "use scaling='row', which each node computes on its own."
-                )
-            delta = privacy_config.delta
-            given |= {name: getattr(features, name) for name in _SAME_KEYWORDS}
-            given["eps_x"] = _budget(features.eps_x)
-            given["bounds"] = Bounds(features.low, features.high, from_data=features.scaling == "columns")
-            given["delta"] = GAUSSIAN_DELTA if isinstance(delta, str) else delta
-        kinds = {"none": ExactRecords}
-        return kinds.get(privacy_config.unit.level, cls)(**given)
+    @property
+    def scaling(self) -> Scaling:
+        return "none" if self.features is None else self.features.scaling
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The public range of features."""
+        if self.features is None:
+            return Bounds()
+        return Bounds(self.features.low, self.features.high, from_data=self.features.scaling == "columns")
+
+    @property
+    def protects_features(self) -> bool:
+        return self.features is not None and not math.isinf(_budget(self.features.eps_x))
+
+    @property
+    def protects_labels(self) -> bool:
+        """Whether labels, and the presence of a label, are protected."""
+        return self.label is not None and not math.isinf(_budget(self.label.eps_y))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the guarantee of a collection mentions."""
-        unreported = (NO_FEATURE_REPORTS_NOTE,) if self.features is None else ()
+        unreported = (NO_FEATURE_REPORTS_NOTE,) if self.features is None and not self.exact else ()
         return (*unreported, *((ROW_SCALED,) if self.scaling == "row" else ()))
 
-    def without_noise(self, view: Graph) -> RandomizedRecords | None:
-        """Return exact records if nothing is randomized, or None."""
-        return None
-
-    def published(self, records: RandomizedRecords) -> State:
-        """Return the reported labels for ``aggregates_``."""
-        return {"labels": records.labels}
+    def exact_records(self, view: Graph) -> RandomizedRecords:
+        labels = torch.where(view.labeled_in("train", "val"), view.y, UNKNOWN)
+        return RandomizedRecords(FeatureEstimates(scaled(view.x, self.scaling)), labels)
 
     @property
     def public_fields(self) -> tuple[str, ...]:
@@ -493,57 +527,50 @@ class ReportConfig:
 
         No guarantee covers features if eps_x is infinite, or if their range is computed from all records.
         """
-        public = self.features is not None and (math.isinf(self.eps_x) or self.bounds.from_data)
+        public = self.features is not None and (not self.protects_features or self.bounds.from_data)
         features = ("x",) if public else ()
-        return (*features, *LABEL_FIELDS) if math.isinf(self.eps_y) else features
+        return features if self.protects_labels else (*features, *LABEL_FIELDS)
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
-        common: dict[str, Any] = {"epsilon": self.eps_x, "dim": dim, "bounds": self.bounds}
-        even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
-        match self.features:
-            case None:
-                return None
+        given = self.features
+        if given is None:
+            return None
+        common: dict[str, Any] = {"epsilon": _budget(given.eps_x), "dim": dim, "bounds": self.bounds}
+        even = EvenAllocation() if given.theta is None else WeightedAllocation(given.theta)
+        match given.features:
             case "multi-bit":
-                return MultiBit(**common, m=self.m)
+                return MultiBit(**common, m=given.m)
             case "1bm":
                 return MultiBit(**common, m="all")
             case "feature-rr":
-                return FeatureRR(**common, allocation=even, k=self.k, mode=self.rounding, decode=self.decode)
+                bins: dict[str, Any] = {"k": given.k, "mode": given.rounding, "decode": given.decode}
+                return FeatureRR(**common, allocation=even, **bins)
             case "feature-rr-naive":
                 return FeatureRR(**common, allocation=even, k=10, mode="ceil", decode="naive")
         of_paper: FeatureMechanism = import_module(_PAPERS).feature_mechanism(
-            self.features, theta=self.theta, delta=self.delta, **common
+            given.features, theta=given.theta, delta=self.delta, **common
         )
         return of_paper
 
-    def label(self, classes: int) -> LabelMechanism:
-        return LABELS[self.labels](epsilon=self.eps_y, classes=classes)
+    def label_mechanism(self, classes: int) -> LabelMechanism | None:
+        if self.label is None:
+            return None
+        return LABELS[self.label.labels](epsilon=_budget(self.label.eps_y), classes=classes)
 
     def rows(self, features: int, classes: int) -> tuple[QueryRow, ...]:
-        mechanism, label = self.mechanism(features), label_row(self.label(classes))
-        return (label,) if mechanism is None else (feature_row(mechanism), label)
+        mechanism, label = self.mechanism(features), self.label_mechanism(classes)
+        found = [] if mechanism is None else [feature_row(mechanism)]
+        if label is not None:
+            found.append(label_row(label))
+        return () if self.exact else tuple(found)
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
-        return Randomizer(mechanism=self.mechanism(features), label=self.label(classes), scaling=self.scaling)
+        mechanism, label = self.mechanism(features), self.label_mechanism(classes)
+        return Randomizer(mechanism=mechanism, label=label, scaling=self.scaling)
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExactRecords(ReportConfig):
-    """The reference without privacy: no node reports anything, and exact records are read."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (ROW_SCALED,) if self.scaling == "row" else ()
-
-    def without_noise(self, view: Graph) -> RandomizedRecords:
-        labels = torch.where(view.labeled_in("train", "val"), view.y, UNKNOWN)
-        return RandomizedRecords(FeatureEstimates(scaled(view.x, self.scaling)), labels, "", False)
-
-    def published(self, records: RandomizedRecords) -> State:
-        return {}
-
-    def rows(self, features: int, classes: int) -> tuple[QueryRow, ...]:
-        return ()
+    def clipped(self, x: Any) -> Any:
+        """Return how many features each node clips to their range: a handle if features are protected."""
+        return map_records(lambda own: outside(self.bounds, scaled(own, self.scaling)), x)
 
 
 def _budget(epsilon: float | None) -> float:

@@ -189,12 +189,12 @@ def _of_pairs(
 
 
 def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
-    from graphveil.local.heterorr import HeteroRR
+    from graphveil.local.heterorr import HeteroMethod, HeteroRR
 
-    if not isinstance(model, HeteroRR):
+    if not isinstance(model, HeteroRR) or not isinstance(model.config, HeteroMethod):
         return {}
-    row = model.reported_feature_row(sizes.width)
-    return {"eps_x": model.eps_x, "reports": (f"{row.kind}: {row.words}",)}
+    rows = model.config.report_config.rows(sizes.width, sizes.classes)
+    return {"eps_x": model.eps_x, "reports": tuple(f"{row.kind}: {row.words}" for row in rows)}
 
 
 def _plan_of(model: "Estimator", sizes: PublicSizes) -> ReleasePlan | None:
@@ -218,10 +218,11 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
             f"The noise of {model.method} depends on the numbers of features and classes. Pass dim= "
             "(--features-count) and classes= (--classes-count)."
         )
-    from graphveil.local.local_estimator import LocalEstimator
+    from graphveil.local.local_method import LocalMethod
 
-    assert isinstance(model, LocalEstimator)
-    guarantee, rows = model.guarantee_for(dim, classes), model.reports_for(dim, classes)
+    method = model.config
+    assert isinstance(method, LocalMethod)
+    guarantee, rows = method.guarantee_for(dim, classes), method.report_config.rows(dim, classes)
     return _calibration(
         model.method,
         guarantee,

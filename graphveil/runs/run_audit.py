@@ -185,13 +185,11 @@ def _write_chart(
 def _reports(method: Any, features: int, classes: int) -> Iterator[dict[str, Any]]:
     """Yield the lower bound of each randomized part of a record."""
     laws = list[tuple[str, Any, Callable[[Any], LowerBound | None]]]()
-    if isinstance(method, LocalMethod):
+    if isinstance(method, LocalMethod | HeteroMethod):
         laws = [
-            ("label", method.report_config.label(classes), audit_label_mechanism),
+            ("label", method.report_config.label_mechanism(classes), audit_label_mechanism),
             ("features", method.report_config.mechanism(features), audit_feature_mechanism),
         ]
-    elif isinstance(method, HeteroMethod):
-        laws = [("features", method.feature_randomizer.mechanism(features), audit_feature_mechanism)]
     for part, law, audit in laws:
         if law is None or math.isinf(law.epsilon):
             continue

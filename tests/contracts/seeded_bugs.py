@@ -1899,9 +1899,9 @@ BUGS = [
         name="a_network_sees_true_features",
         edits=[
             (
-                "graphveil.local.heterorr:FeatureRandomizer.randomize",
-                "RandomizedFeatures(self.estimates(view, released),",
-                "RandomizedFeatures(view.x._unwrap(),",
+                "graphveil.local.heterorr:HeteroMethod.released",
+                "view.replace(x=self.estimates(view, reported))",
+                "view.replace(x=view.x._unwrap())",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_depend_on_released_values_only",
@@ -1923,7 +1923,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.heterorr:HeteroRR.with_reported_features",
-                "return graph.replace(x=estimates)",
+                "return graph.replace(x=method.estimates(method.view(graph), self.aggregates_))",
                 "return graph",
             )
         ],
@@ -1933,9 +1933,9 @@ BUGS = [
         name="features_are_not_booked",
         edits=[
             (
-                "graphveil.local.heterorr:FeatureRandomizer.randomize",
-                "collect_reports(view, session, entry, randomize, (view.x,), report_file)",
-                "randomize(view.x._unwrap())",
+                "graphveil.local.heterorr:HeteroMethod.released",
+                'collect(view, session, name, stored="features")',
+                "randomize(None, session, None, view.x._unwrap())",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_charges_and_states_both_guarantees",
@@ -1955,14 +1955,14 @@ BUGS = [
         name="features_are_told_at_twice_their_budget",
         edits=[
             (
-                "graphveil.local.heterorr:",
+                "graphveil.local.reports:",
                 "from dataclasses import dataclass",
                 "from dataclasses import dataclass, replace",
             ),
             (
-                "graphveil.local.heterorr:FeatureRandomizer._perturb",
-                "randomize_features(mechanism, own,",
-                "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), own,",
+                "graphveil.local.reports:Randomizer.randomize",
+                "randomize_features(self.mechanism, scaled",
+                "randomize_features(replace(self.mechanism, epsilon=2 * self.mechanism.epsilon), scaled",
             ),
         ],
         test="tests/estimators/test_heterorr.py::test_the_privacy_loss_of_features_is_eps_x",
@@ -3783,8 +3783,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.reports:ReportConfig.public_fields",
-                "if math.isinf(self.eps_y) else features",
-                "if features or math.isinf(self.eps_y) else features",
+                "return features if self.protects_labels else",
+                "return features if self.protects_labels and not features else",
             )
         ],
         test="tests/estimators/test_protected_local.py::test_what_a_fit_sees[public features]",
@@ -3794,8 +3794,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.heterorr:HeteroMethod.view",
-                "public = self.feature_randomizer.report_config.public_fields",
-                'public = ("x", *self.feature_randomizer.report_config.public_fields)',
+                "LocalAttributes(), self.report_config.public_fields)",
+                'LocalAttributes(), ("x", *self.report_config.public_fields))',
             )
         ],
         test="tests/estimators/test_protected_local.py::test_a_local_method_that_reads_records_is_stopped_before_anything_is_charged[heterorr-x]",
@@ -3805,7 +3805,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.local_method:collection_requests",
-                "view = fitted.method.view(graph)",
+                "view = method.view(graph)",
                 "view = graph",
             )
         ],
@@ -3960,8 +3960,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.local_method:LocalMethod.collected",
-                "records=randomizer.received(found, view.x), clipped=clipped)",
-                "records=replace(randomizer.received(found, view.x), labels=view.y._unwrap()), clipped=clipped)",
+                'found["labels"], clipped)',
+                "view.y._unwrap(), clipped)",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[lpgnn-local-attributes]",
@@ -3971,9 +3971,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.local_method:LocalMethod.collected",
-                "records=randomizer.received(found, view.x), clipped=clipped)",
-                "records=replace(randomizer.received(found, view.x), features="
-                "type(randomizer.received(found, view.x).features)(view.x._unwrap())), clipped=clipped)",
+                "RandomizedRecords(randomizer.estimates(found, view.x),",
+                "RandomizedRecords(type(randomizer.estimates(found, view.x))(view.x._unwrap()),",
             )
         ],
         test="tests/contracts/test_transcript.py::test_a_fit_publishes_only_what_follows_from_noisy_answers[simgat-local-attributes]",

@@ -23,7 +23,7 @@ from graphveil.core.release import Release
 from graphveil.core.unit import UNITS
 from graphveil.data import Graph
 from graphveil.data.relational import TABLE_UNITS
-from graphveil.local import heterorr, local_method
+from graphveil.local import reports
 from graphveil.perturb import MECHANISMS
 from tests.estimators.relational.drawn import drawn, without_record
 
@@ -79,8 +79,7 @@ class Transcript:
         """Take the place of all answers and reports."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Release, "answer", self._instead(Release.answer))
-            for module in (local_method, heterorr):
-                patch.setattr(module, "collect_reports", self._instead(module.collect_reports))
+            patch.setattr(reports, "collect_reports", self._instead(reports.collect_reports))
             yield
 
     def again(self) -> "Transcript":

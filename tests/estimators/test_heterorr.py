@@ -3,7 +3,7 @@
 import json
 import math
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.data.tables.encoding import ColumnRule, Encoding
 from graphveil.errors import ConfigError, GraphError, UnitError
-from graphveil.local import heterorr
+from graphveil.estimators.full_graph import FullGraphMethod
+from graphveil.estimators.session import Session
+from graphveil.local import heterorr, reports
 from graphveil.papers import as_published
 from graphveil.papers.as_published import PaperEdgeRR
 from graphveil.perturb import EdgeRR, sample_public_edges
@@ -120,14 +122,9 @@ def test_heterorr_as_published_states_its_deviations() -> None:
     assert "twice the exponent of the exponential mechanism" in said
     assert "weights are public, the same for all records, and add up to one" in said
     method = made(as_published.HeteroRR, perturb="edge-rr").config
-    law = method.feature_randomizer.report_config.mechanism(16)
-    assert (
-        isinstance(method.graph_method.mechanism, PaperEdgeRR)
-        and method.graph_method.mechanism.structure == "paper"
-    )
-    assert repr(law) == repr(
-        made(features="feature-rr-naive").config.feature_randomizer.report_config.mechanism(16)
-    )
+    law = method.report_config.mechanism(16)
+    assert isinstance(method.mechanism, PaperEdgeRR) and method.mechanism.structure == "paper"
+    assert repr(law) == repr(made(features="feature-rr-naive").config.report_config.mechanism(16))
 
 
 # -- predictions know what was released, and no more -------------------------------------------------------
@@ -142,7 +139,7 @@ def test_predictions_depend_on_released_values_only() -> None:
                 EdgeRR, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
             )
             patch.setattr("graphveil.core.release.Release.close", lambda self: None)
-            patch.setattr(heterorr, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape))
+            patch.setattr(reports, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape))
             graph = tiny()
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
             other = graph.replace(adjacency=graph.adjacency.without_crossing(few), x=graph.x * (1 - loud))
@@ -171,11 +168,21 @@ def test_training_again_on_the_published_release_is_bit_identical(features: str,
     zeros = graph.replace(x=torch.zeros(graph.num_nodes, graph.num_features))
     domain = domain_of(graph, EdgeSubset())
     noisy = adjacency_of(published["graph"], domain, graph.public.edges, "")
-    estimates = method.feature_randomizer.estimates(method.view(zeros), published)
+    estimates = method.estimates(method.view(zeros), published)
     again = graph.replace(x=estimates, adjacency=noisy, public=None)
     with one_thread():  # as in the fit: the order of a sum depends on the number of threads
-        replayed = replace(method.graph_method, mechanism=None).fit(again, made()._session(lambda *_: None))
+        own = {part.name: getattr(method, part.name) for part in fields(FullGraphMethod)}
+        exact = FullGraphMethod(**{**own, "mechanism": None})
+        replayed = exact.fit(again, made()._session(lambda *_: None))
     assert torch.equal(replayed.proba, model.predict_proba())
+
+
+def collected(model: HeteroRR, graph: Graph, session: Session) -> Tensor:
+    """Return the feature reports of one collection."""
+    method = model.config
+    assert isinstance(method, heterorr.HeteroMethod)
+    randomizer = method.report_config.randomizer(graph.num_features, graph.num_classes)
+    return randomizer.collect(method.view(graph), session, "features", stored="features")["values"]
 
 
 def test_the_privacy_loss_of_features_is_eps_x() -> None:
@@ -187,10 +194,7 @@ def test_the_privacy_loss_of_features_is_eps_x() -> None:
     shares = []
     for value in (0.0, 1.0):
         graph = base.replace(x=torch.full((count, 1), value))
-        feature_randomizer = made(eps_x=epsilon).config.feature_randomizer
-        released = feature_randomizer.randomize(graph, made()._session(lambda *_: None)).released[
-            "feature_values"
-        ]
+        released = collected(made(eps_x=epsilon), graph, made()._session(lambda *_: None))
         shares.append(float((released == 0).float().mean()))
     ratio = math.log(shares[0] / shares[1])
     error = 4 * math.sqrt(sum((1 - share) / (share * count) for share in shares))
@@ -239,9 +243,8 @@ def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
     graph = tiny()
     made().fit(graph, workspace=tmp_path)
     fewer = graph.replace(adjacency=graph.adjacency.without_crossing(graph.y == 0))
-    randomizer = made().config.feature_randomizer
-    again = randomizer.randomize(fewer, made()._session(lambda *_: None, workspace=tmp_path))
-    assert again.released  # the stored reports are accepted, whatever the edges are
+    again = collected(made(), fewer, made()._session(lambda *_: None, workspace=tmp_path))
+    assert len(again)  # the stored reports are accepted, whatever the edges are
 
 
 def test_rejects_stored_reports_of_other_settings(tmp_path: Path) -> None:
@@ -288,10 +291,9 @@ def test_seeds_reproduce_results() -> None:
 def test_collections_under_one_seed_differ() -> None:
     graph = tiny()
     model = made(unsafe_noise_seed=3).fit(graph)
-    feature_randomizer = model.fitted.method.feature_randomizer  # type: ignore[attr-defined]
     session = made(unsafe_noise_seed=3)._session(lambda *_: None)
     session.collection_index = 0
-    told_again = feature_randomizer.randomize(graph, session).released["feature_values"]
+    told_again = collected(model, graph, session)
     assert not torch.equal(told_again, model.aggregates_["feature_values"])
 
 

@@ -36,7 +36,7 @@ def test_a_released_graph_needs_a_valid_guarantee() -> None:
     assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
     with pytest.raises(UnitError, match="without a valid guarantee"):
         PublicEdges.released(PATH, guarantee.with_deviations("a flaw"))
-    records = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0).guarantee_for(2, 2)
+    records = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0).config.guarantee_for(2, 2)
     with pytest.raises(UnitError, match="does not cover edges"):
         PublicEdges.released(PATH, records)
 

@@ -119,13 +119,7 @@ class HeteroRR(AsPublished, heterorr.HeteroRR):
     mechanisms: ClassVar[Mapping[str, type[GraphMechanism]]] = PUBLISHED
 
     def _build_method(self) -> HeteroMethod:
-        found = super()._build_method()
-        return rebuilt(
-            found,
-            PublishedHetero,
-            graph_method=rebuilt(found.graph_method, PublishedFullGraph),
-            feature_randomizer=replace(found.feature_randomizer, notes=(PUBLIC_WEIGHTS_NOTE,)),
-        )
+        return rebuilt(super()._build_method(), PublishedHetero, feature_notes=(PUBLIC_WEIGHTS_NOTE,))
 
     def _shape(self) -> Shape:
         shape = super()._shape()

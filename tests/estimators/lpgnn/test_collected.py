@@ -12,7 +12,6 @@ from graphveil.core.ledger import ledger_of
 from graphveil.errors import ConfigError, GraphError
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.local_estimator import as_graph, estimates_of
-from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 from graphveil.publish.release_folder import read_guarantee
 
@@ -189,7 +188,7 @@ def test_raw_records_of_the_graph_are_not_read(edges) -> None:
     graph, records = as_graph(found, edges, seed=5)
     raw = graph.replace(x=torch.rand(NODES, DIM))
     model = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=5, epochs=10)
-    fitted = model.fit_from_reports(raw, ReceivedReports(records=records))
+    fitted = model.fit_from_reports(raw, records)
     assert torch.equal(fitted.predict_proba(), collected.predict_proba())
 
 

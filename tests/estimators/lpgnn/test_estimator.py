@@ -447,7 +447,7 @@ class TestSeveralClassesOfALabel:
         answered = np.flatnonzero(said[:, 0] >= 0)
         law.groups_of(law.hashes_of_rows(answered), said[answered])  # or a wrong hash is an error
         assert found.guarantee.local_budgets[1] == 1.5
-        assert "one of 4 public groups of 9 classes" in found.reports_for(4, 9)[-1].words
+        assert "one of 4 public groups of 9 classes" in found.config.report_config.rows(4, 9)[-1].words
         found.save(tmp_path / "model")
         assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
 

@@ -11,7 +11,6 @@ import graphveil as gv
 from graphveil.core.events import LocalReport, compose
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference import ASSERTED_NODES
-from graphveil.local.local_method import CachedReports
 from graphveil.local.reports import RandomizedRecords
 from graphveil.nn.message_passing import k_prop
 
@@ -52,7 +51,7 @@ def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object
 def stored(model: gv.LPGNN, graph: gv.Graph) -> RandomizedRecords | None:
     """Return the reports that the predictions of a graph are based on."""
     kept = model._prediction_manager._known(graph)
-    return kept.records if isinstance(kept, CachedReports) else None
+    return None if kept is None else kept.reports
 
 
 METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])

@@ -8,19 +8,22 @@ import torch
 
 import graphveil as gv
 from graphveil.core.features import to_dense
+from graphveil.core.noise.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.method import State
+from graphveil.estimators.session import Session
 from graphveil.local.posterior_mixture import class_shares
 from graphveil.local.reports import (
     UNKNOWN,
+    FeatureKeywords,
     Randomizer,
     ReportConfig,
     estimate_features,
     feature_row,
     label_report_nodes,
 )
-from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
+from graphveil.mechanisms import LabelRR, LocalNoise, MultiBit
 from tests.estimators.conftest import CLASSES, FEATURES, grouped
 
 GRAPH = grouped(nodes=3000)
@@ -31,7 +34,8 @@ DEVIATIONS = 5  # standard deviations that a mean may be off
 
 
 def reports_of(graph: Graph) -> State:
-    return RANDOMIZER(label_report_nodes(graph), 0, graph.y, graph.x)
+    session = Session(streams=PublicStreams(0), noise_seed=0)
+    return RANDOMIZER.randomize(label_report_nodes(graph), session, graph.y, graph.x)
 
 
 def test_labels_are_kept_with_their_probability() -> None:
@@ -59,7 +63,8 @@ def test_a_node_reports_one_bit_and_estimates_are_unbiased() -> None:
 
 
 def test_the_row_of_a_release_has_the_worst_noise_of_any_value() -> None:
-    law = ReportConfig(features="three-outputs", eps_x=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
+    keywords = FeatureKeywords(features="three-outputs", eps_x=2.0, high=10.0)
+    law = ReportConfig(features=keywords).mechanism(1)
     features = feature_row(law)
     grid = law.variance(np.linspace(0, 10, 20_001)[:, None])
     assert features.noise_std == [pytest.approx(math.sqrt(grid.max()), rel=1e-6)]
