@@ -428,7 +428,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.auto:AveragedModels.collect",
-                "model.predicted(view, collected.records, session)",
+                "model.predicted(view, collected.reports, session)",
                 "model.collect(view, before, session, collection_index).proba",
             )
         ],
