@@ -54,7 +54,7 @@ from graphveil.local.label_posterior import LabelPosterior, PosteriorMethod, Tra
 from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.local_method import LocalMethod, TrainedOnReports
 from graphveil.local.lpgnn import NetworkMethod, TrainedLpgnn, baseline_of
-from graphveil.local.posterior_mixture import calibrated_log_likelihood, mixture_weights, reported_shares
+from graphveil.local.posterior_mixture import calibrated_log_likelihood, mixture_weights
 from graphveil.local.reports import FeatureKeywords, LabelKeywords, RandomizedRecords, known, reported_nodes
 
 _MIN_LIKELIHOOD = 1e-9  # keeps logarithms finite
@@ -111,7 +111,7 @@ class EvidenceChoice(LocalMethod):
         weights, gains = [1.0, *[0.0] * (len(fits) - 1)], [0.0] * len(fits)
         if bool(labeled.any()):
             likelihood = noisy.likelihood[labeled]
-            shares = likelihood @ reported_shares(noisy, self.transition(view.num_classes))
+            shares = likelihood @ noisy.shares
             ratios = torch.stack([(held[labeled] * likelihood).sum(dim=1) for _, held in fits], dim=1)
             found, evidence = stacking_weights(ratios, shares)
             weights, gains = found.tolist(), (evidence - shares.log()[:, None]).mean(dim=0).tolist()

@@ -284,22 +284,15 @@ class LocalMethod(Method):
 
         ``corrected`` is whether the loss includes the label noise (forward correction).
         """
-        label = self.label_mechanism(view.num_classes)
         return NoisyLabels(
             labels=labels,
-            classes=view.num_classes,
+            law=self.label_mechanism(view.num_classes),
             train=reported_nodes(view, labels, "train"),
             val=reported_nodes(view, labels, "val"),
-            keep=label.keep_with(self.missing_labels),
-            blind=label.blind,
-            transition=self.transition(view.num_classes) if corrected else None,
+            missing=self.missing_labels,
+            corrected=corrected,
             smoothing=smoothing,
         )
-
-    def transition(self, classes: int) -> Tensor:
-        """Return the distribution of the report for each class, including nodes without a label, (C, C)."""
-        label = self.label_mechanism(classes)
-        return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
     def fold_generator(self) -> torch.Generator:
         return PublicStreams(self.privacy_config.seed or 0).torch("held-out labels")
@@ -308,7 +301,6 @@ class LocalMethod(Method):
         assert isinstance(steps, int)  # ``"auto"`` was resolved
         return mixed_posterior(
             noisy,
-            self.transition(view.num_classes),
             EdgeContext(view.adjacency, steps),
             self.fold_generator(),
             names=PRIORS[prior],

@@ -28,7 +28,9 @@ from graphveil.local.posterior_mixture import (
     AUTO,
     PRIORS,
     SELECT,
+    EdgeContext,
     NoisyLabels,
+    PosteriorContext,
     PosteriorMixture,
     PredictionRule,
     Prior,
@@ -40,9 +42,7 @@ from graphveil.local.posterior_mixture import (
     diffusion_hops,
     fit_noisy_labels,
     held_out_folds,
-    log_posterior,
     mean_degree,
-    reported_shares,
     without_labels,
 )
 from graphveil.local.reports import FeatureKeywords, RandomizedRecords, known, reported_nodes, scaled
@@ -291,8 +291,7 @@ class NetworkMethod(LocalMethod):
         if given.posterior_use == "validation" and given.posterior_steps:
             mixture = self.posterior_mixture(view, noisy)
             validation, training = (without_labels(noisy, part) for part in (noisy.train, noisy.val))
-            shares = reported_shares(training, self.transition(view.num_classes))
-            rule = choose_prediction_rule(alone, mixture, validation, shares)
+            rule = choose_prediction_rule(alone, mixture, validation, training.shares)
             if rule != "shares":
                 return rule, combine_predictions(rule, alone, mixture.log_proba)
         elif given.posterior_use == "evidence":
@@ -345,11 +344,11 @@ class NetworkMethod(LocalMethod):
         if not steps or rule == "network":
             return proba
         assert isinstance(steps, int)  # ``candidates`` has resolved it
-        noisy, transition = self.smoothed(view, labels), self.transition(view.num_classes)
+        noisy = self.smoothed(view, labels)
         if rule == "shares":
-            return reported_shares(noisy, transition).repeat(view.num_nodes, 1)
+            return noisy.shares.repeat(view.num_nodes, 1)
         if self.settings.prior == "diffusion":
-            posterior = log_posterior(noisy, transition, view.adjacency, steps)
+            posterior = PosteriorContext(noisy, EdgeContext(view.adjacency, steps)).log_posterior
         else:
             posterior = self.posterior_mixture(view, noisy).log_proba
         return combine_predictions(rule, proba, posterior)

@@ -22,6 +22,7 @@ from graphveil.core.clipping.dpsgd import Adam
 from graphveil.core.edges.adjacency import Adjacency, AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.local.reports import UNKNOWN, known
+from graphveil.mechanisms import LabelMechanism
 from graphveil.nn.layers import SparseRows, multiply
 from graphveil.nn.lpgnn import Backbone, PropagatedInputs
 from graphveil.nn.message_passing import Propagation, k_prop
@@ -49,47 +50,51 @@ class NoisyLabels:
     Args:
         labels: Randomized classes, int64 (N), or (N, k) if nodes report up to k classes, padded with -1.
             Nodes without a reported label have -1.
-        keep: p, the probability that the report contains the label: the largest agreement without overfitting
-            the noise.
-        blind: Probability that a report independent of the label contains a given class; k/C if None.
-        transition: T (C, C): row y holds the probabilities that each class is reported for y. None to learn
-            noisy labels without correction.
+        law: Mechanism of the reports.
+        missing: Share of reporting nodes without a label.
+        corrected: Whether the loss includes the label noise (forward correction).
         holds_out: Whether targets ignore the reports of ``val``, so that ``val`` can compare configurations.
     """
 
     labels: Tensor
-    classes: int
+    law: LabelMechanism
     train: Tensor
     val: Tensor
-    keep: float = 1.0
-    blind: float | None = None
-    transition: Tensor | None = None
+    missing: float = 0.0
+    corrected: bool = True
     smoothing: Propagation | None = None
     holds_out: bool = False
+
+    @property
+    def classes(self) -> int:
+        return self.law.classes
+
+    @cached_property
+    def keep(self) -> float:
+        """p, the probability that the report contains the label: the most that a fit should agree."""
+        return self.law.keep_with(self.missing)
+
+    @cached_property
+    def transition(self) -> Tensor:
+        """T (C, C): row y holds the probabilities that each class is reported for y."""
+        return torch.from_numpy(self.law.transition_with(self.missing)).float()
 
     @cached_property
     def reported(self) -> Tensor:
         """Y', float32 (N, C): one for each reported class, zero rows for nodes without a report."""
-        several = self.labels.reshape(len(self.labels), -1)
-        rows = functional.one_hot(several + 1, self.classes + 1).sum(dim=1)  # the first column counts the -1
-        return rows[:, 1:].float()
+        return torch.from_numpy(self.law.members(self.labels.numpy())).float()
 
     @cached_property
     def likelihood(self) -> Tensor:
         """Likelihood of each node's report for each class, float32 (N, C), relative to a uniform report."""
-        inside, outside = self.ratios
+        inside, outside = self.law.ratios(self.missing)
         relative_likelihood = self.reported * (inside - outside) + outside
         return torch.where(known(self.labels)[:, None], relative_likelihood, 1.0)
 
     @property
-    def base_rate(self) -> float:
-        size = self.labels.reshape(len(self.labels), -1).shape[1]
-        return size / self.classes if self.blind is None else self.blind
-
-    @property
-    def ratios(self) -> tuple[float, float]:
-        """Likelihood ratios of a class in the report and of another one, to an independent report."""
-        return self.keep / self.base_rate, (1 - self.keep) / (1 - self.base_rate)
+    def shares(self) -> Tensor:
+        """Unbiased class shares of the reporting nodes, clamped above zero, (C)."""
+        return class_shares(self.reported[known(self.labels)].mean(dim=0), self.transition)
 
     def targets(self) -> Tensor:
         """Return the target classes of the training nodes: the largest of softmax(KProp(Y')).
@@ -105,7 +110,7 @@ class NoisyLabels:
 
     def report_proba(self, proba: Tensor) -> Tensor:
         """Return P(y'|x) = P(y|x) T, the probability that each class is reported."""
-        return proba if self.transition is None else proba @ self.transition
+        return proba @ self.transition if self.corrected else proba
 
     def negative_log_likelihood(self, proba: Tensor, nodes: Tensor) -> Tensor:
         """Return the mean negative log-likelihood of the reports of nodes, from one row of P(y|x) each.
@@ -116,7 +121,7 @@ class NoisyLabels:
         if self.labels.ndim == 1:
             reported = self.report_proba(proba).gather(1, self.labels[nodes, None])
             return -(reported + _SMALLEST_PROBABILITY).log().mean()
-        weights = self.reported if self.transition is None else self.likelihood
+        weights = self.likelihood if self.corrected else self.reported
         return -((proba * weights[nodes]).sum(dim=1) + _SMALLEST_PROBABILITY).log().mean()
 
     def likelihood_ratio(self, proba: Tensor, nodes: Tensor) -> Tensor:
@@ -124,7 +129,7 @@ class NoisyLabels:
 
         ``proba`` has one row of P(y|x) per node, or of P(y'|x) without T.
         """
-        weights = self.reported / self.base_rate if self.transition is None else self.likelihood
+        weights = self.likelihood if self.corrected else self.reported / self.law.blind
         return (proba * weights[nodes]).sum(dim=1)
 
     def agreement(self, scores: Tensor, nodes: Tensor) -> float:
@@ -241,51 +246,6 @@ def calibrated_log_likelihood(ratios: Tensor, baseline: Tensor | float = 1.0) ->
 # -- the posterior of a node's class ----
 
 
-def log_posterior(
-    noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int, shares: Tensor | None = None
-) -> Tensor:
-    """Return log P(y_v | randomized labels) of every node, float32 (N, C), in two steps.
-
-    First, a diffusion prior: reported labels minus their mean, propagated over K lazy hops,
-
-        H = L^K (Y' - m),   L = D^-1/2 (A + I) D^-1/2,   g_v = softmax(H_v / sd(H_v)).
-
-    Without the mean, H does not drift to the largest class as K grows. Lazy hops suppress components that
-    alternate along edges, which are noise. Second, Bayes' rule with direct neighbors, the channel T and class
-    shares f:
-
-        log P(y_v = c) = log f_c + log T[c, y'_v] + theta sum_{u -> v} g_u(c) + const.
-
-    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that has the same class with probability h.
-    The prior agrees with the reports of neighbors with probability q + (p - q) h, which gives h. f is T^-1
-    times the shares of reported labels.
-
-    Privacy:
-        Reads: LDP reports and public edges. Charges: nothing (post-processing).
-    """
-    guess = diffusion_prior(noisy, adjacency, steps)
-    if shares is None:
-        shares = reported_shares(noisy, transition)
-    ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
-    edges = SparseRows(adjacency.indices.long(), ones, adjacency.indptr, adjacency.num_nodes)
-    neighbors = edges.apply(guess)
-    source, target = adjacency.edge_index()
-    keep, change, chance = float(transition[0, 0]), float(transition[0, 1]), 1 / noisy.classes
-    agrees = noisy.reported[target, guess.argmax(dim=1)[source]][known(noisy.labels)[target]]
-    alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
-    alike = min(max(alike, chance + _MIN_ABOVE_CHANCE), _MAX_HOMOPHILY)
-    theta = math.log(alike * (noisy.classes - 1) / (1 - alike))
-    return (shares.log() + log_likelihood(noisy) + theta * neighbors).log_softmax(dim=1)
-
-
-def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
-    has_label = known(noisy.labels)
-    mean = noisy.reported[has_label].mean(dim=0)
-    lazy = k_prop(adjacency, steps, self_loops=True)
-    diffused = lazy.apply((noisy.reported - mean) * has_label[:, None])
-    return (diffused / diffused.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
-
-
 def log_likelihood(noisy: NoisyLabels) -> Tensor:
     return noisy.likelihood.clamp(min=_IMPOSSIBLE).log()
 
@@ -298,10 +258,6 @@ def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
     """
     shares = torch.linalg.solve(transition.t(), reported).clamp(min=_MIN_CLASS_SHARE)
     return torch.div(shares, shares.sum())
-
-
-def reported_shares(noisy: NoisyLabels, transition: Tensor) -> Tensor:
-    return class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
 
 
 def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
@@ -349,7 +305,7 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
     """
     has_label = known(noisy.labels)
     likely, before = noisy.likelihood[has_label].double(), predicted[has_label].double().clamp(min=_TINY)
-    report_ratio = noisy.reported[has_label].double() / noisy.base_rate
+    report_ratio = noisy.reported[has_label].double() / noisy.law.blind
     scale = torch.ones(noisy.classes, dtype=torch.float64)
     shares = torch.full_like(scale, _INITIAL_SHARE / noisy.classes)
     for _ in range(_POISONING_ROUNDS):
@@ -366,17 +322,17 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
     return PoisoningEstimate(shares.float(), torch.linalg.inv(information).diagonal().sqrt().float())
 
 
-def shares_without_poisoning(poisoned_shares: Tensor, noisy: NoisyLabels, transition: Tensor) -> Tensor:
+def shares_without_poisoning(poisoned_shares: Tensor, noisy: NoisyLabels) -> Tensor:
     """Return the class shares among the clients that are not malicious.
 
     Their reports have the shares f T, and those of malicious clients a A. A[z, c] is the probability that a
     report that claims z contains c.
     """
     has_label = known(noisy.labels)
-    inside, outside = noisy.ratios
-    claimed = (transition / noisy.base_rate - outside) / (inside - outside)
+    inside, outside = noisy.law.ratios(noisy.missing)
+    claimed = (noisy.transition / noisy.law.blind - outside) / (inside - outside)
     reported = noisy.reported[has_label].mean(dim=0) - poisoned_shares @ claimed
-    return class_shares(reported / (1 - poisoned_shares.sum()), transition)
+    return class_shares(reported / (1 - poisoned_shares.sum()), noisy.transition)
 
 
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
@@ -583,7 +539,6 @@ class PosteriorMixture:
 
 def mixed_posterior(
     noisy: NoisyLabels,
-    transition: Tensor,
     edge_context: EdgeContext,
     generator: torch.Generator,
     names: Sequence[str],
@@ -612,13 +567,11 @@ def mixed_posterior(
         Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
     labeled, parts = known(noisy.labels).nonzero()[:, 0], held_out_folds(noisy, generator)
-    whole, without = _held_out_posteriors(noisy, transition, edge_context, parts, names, None)
+    whole, without = _held_out_posteriors(noisy, edge_context, parts, names)
     if robust:
-        poisoned_shares = poisoning_estimate(noisy, without.exp().mean(dim=0)).excess
-        if bool(poisoned_shares.any()):
-            whole, without = _held_out_posteriors(
-                noisy, transition, edge_context, parts, names, poisoned_shares
-            )
+        poisoned = poisoning_estimate(noisy, without.exp().mean(dim=0)).excess
+        if bool(poisoned.any()):
+            whole, without = _held_out_posteriors(noisy, edge_context, parts, names, poisoned)
     likely = (without[:, labeled].exp() * noisy.likelihood[labeled]).sum(dim=2).t()
     weights = mixture_weights(likely)
     log_weights = weights.log()[:, None, None]
@@ -638,21 +591,19 @@ def held_out_folds(noisy: NoisyLabels, generator: torch.Generator) -> tuple[Tens
 
 def _held_out_posteriors(
     noisy: NoisyLabels,
-    transition: Tensor,
     edge_context: EdgeContext,
     parts: tuple[Tensor, ...],
     names: Sequence[str],
-    poisoned_shares: Tensor | None,
+    poisoned: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the candidates from all labels, and for each fold from the other folds, (K, N, C) each."""
-    whole = candidate_posteriors(noisy, transition, edge_context, names, poisoned_shares)
+    whole = PosteriorContext(noisy, edge_context, poisoned).candidates(names)
     without, count = torch.zeros_like(whole), sum(map(len, parts))
     for away in parts:
         if 0 < len(away) < count:
             left = without_labels(noisy, away)
-            without[:, away] = candidate_posteriors(left, transition, edge_context, names, poisoned_shares)[
-                :, away
-            ]
+            found = PosteriorContext(left, edge_context, poisoned).candidates(names)
+            without[:, away] = found[:, away]
     return whole, without
 
 
@@ -695,21 +646,6 @@ def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) 
     return context.exp() if rule == "posterior" else product_posterior(network, context)
 
 
-def candidate_posteriors(
-    noisy: NoisyLabels,
-    transition: Tensor,
-    edge_context: EdgeContext,
-    names: Sequence[str],
-    poisoned_shares: Tensor | None = None,
-) -> Tensor:
-    """Return the named ``CANDIDATE_POSTERIORS`` as log probabilities, float32 (K, N, C).
-
-    ``poisoned_shares`` is the share of LDP reports that claim each class falsely, (C); None for none.
-    """
-    context = _PosteriorContext(noisy, transition, edge_context, poisoned_shares)
-    return torch.stack([CANDIDATE_POSTERIORS[name](context) for name in names])
-
-
 def mixture_weights(likely: Tensor, rounds: int = 200) -> Tensor:
     """Return the maximum likelihood weights (K) of a mixture, by expectation maximization.
 
@@ -737,37 +673,75 @@ def without_labels(noisy: NoisyLabels, nodes: Tensor) -> NoisyLabels:
 
 
 @dataclass(frozen=True, eq=False)
-class _PosteriorContext:
-    """Reported labels and shared intermediate results of the candidates."""
+class PosteriorContext:
+    """Reported labels, public edges, and shared intermediate results of the candidates.
+
+    Args:
+        poisoned: Share of LDP reports that claim each class falsely, (C); None for none.
+    """
 
     noisy: NoisyLabels
-    transition: Tensor
     edge_context: EdgeContext
-    poisoned_shares: Tensor | None = None
+    poisoned: Tensor | None = None
+
+    def candidates(self, names: Sequence[str]) -> Tensor:
+        """Return the named ``CANDIDATE_POSTERIORS`` as log probabilities, float32 (K, N, C)."""
+        return torch.stack([CANDIDATE_POSTERIORS[name](self) for name in names])
 
     @cached_property
     def shares(self) -> Tensor:
-        labeled = known(self.noisy.labels)
-        if not bool(labeled.any()):
+        if not bool(known(self.noisy.labels).any()):
             return torch.full((self.noisy.classes,), 1 / self.noisy.classes)
-        if self.poisoned_shares is not None:
-            return shares_without_poisoning(self.poisoned_shares, self.noisy, self.transition)
-        return reported_shares(self.noisy, self.transition)
+        if self.poisoned is not None:
+            return shares_without_poisoning(self.poisoned, self.noisy)
+        return self.noisy.shares
 
     @cached_property
     def own(self) -> Tensor:
         return self.shares.log() + log_likelihood(self.noisy)
 
     @cached_property
-    def diffusion_log_posterior(self) -> Tensor:
-        given = None if self.poisoned_shares is None else self.shares
-        return log_posterior(
-            self.noisy, self.transition, self.edge_context.adjacency, self.edge_context.steps, given
-        )
+    def diffusion(self) -> Tensor:
+        noisy = self.noisy
+        has_label = known(noisy.labels)
+        mean = noisy.reported[has_label].mean(dim=0)
+        lazy = k_prop(self.edge_context.adjacency, self.edge_context.steps, self_loops=True)
+        diffused = lazy.apply((noisy.reported - mean) * has_label[:, None])
+        return (diffused / diffused.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
 
     @cached_property
-    def diffusion(self) -> Tensor:
-        return diffusion_prior(self.noisy, self.edge_context.adjacency, self.edge_context.steps)
+    def log_posterior(self) -> Tensor:
+        """log P(y_v | randomized labels) of every node by diffusion, float32 (N, C), in two steps.
+
+        First, a diffusion prior: reported labels minus their mean, propagated over K lazy hops,
+
+            H = L^K (Y' - m),   L = D^-1/2 (A + I) D^-1/2,   g_v = softmax(H_v / sd(H_v)).
+
+        Without the mean, H does not drift to the largest class as K grows. Lazy hops suppress components
+        that alternate along edges, which are noise. Second, Bayes' rule with direct neighbors, the channel T
+        and class shares f:
+
+            log P(y_v = c) = log f_c + log T[c, y'_v] + theta sum_{u -> v} g_u(c) + const.
+
+        theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that has the same class with probability
+        h. The prior agrees with the reports of neighbors with probability q + (p - q) h, which gives h. f is
+        T^-1 times the shares of reported labels.
+
+        Privacy:
+            Reads: LDP reports and public edges. Charges: nothing (post-processing).
+        """
+        noisy, adjacency, guess = self.noisy, self.edge_context.adjacency, self.diffusion
+        ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
+        edges = SparseRows(adjacency.indices.long(), ones, adjacency.indptr, adjacency.num_nodes)
+        neighbors = edges.apply(guess)
+        source, target = adjacency.edge_index()
+        keep, change = float(noisy.transition[0, 0]), float(noisy.transition[0, 1])
+        chance = 1 / noisy.classes
+        agrees = noisy.reported[target, guess.argmax(dim=1)[source]][known(noisy.labels)[target]]
+        alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
+        alike = min(max(alike, chance + _MIN_ABOVE_CHANCE), _MAX_HOMOPHILY)
+        theta = math.log(alike * (noisy.classes - 1) / (1 - alike))
+        return (self.own + theta * neighbors).log_softmax(dim=1)
 
     @cached_property
     def community_log_ratio(self) -> Tensor:
@@ -791,33 +765,32 @@ class _PosteriorContext:
             found.append(shares[partition])
         return torch.stack(found).mean(dim=0).log() - self.shares.log()
 
+    def beliefs(self, homophily: float, *, communities: bool) -> Tensor:
+        evidence, start = self.own, self.diffusion
+        if communities:
+            start = (self.community_log_ratio + self.shares.log()).softmax(dim=1)
+            evidence = evidence + _TRUST * self.community_log_ratio
+        return belief_propagation(evidence, self.edge_context.pairs, homophily=homophily, start=start)
 
-def _beliefs(context: _PosteriorContext, homophily: float, *, communities: bool) -> Tensor:
-    evidence, start = context.own, context.diffusion
-    if communities:
-        start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
-        evidence = evidence + _TRUST * context.community_log_ratio
-    return belief_propagation(evidence, context.edge_context.pairs, homophily=homophily, start=start)
 
-
-CANDIDATE_POSTERIORS: dict[str, Callable[[_PosteriorContext], Tensor]] = {
+CANDIDATE_POSTERIORS: dict[str, Callable[[PosteriorContext], Tensor]] = {
     "nothing": lambda context: context.own.log_softmax(dim=1),
-    "diffusion": lambda context: context.diffusion_log_posterior,
+    "diffusion": lambda context: context.log_posterior,
     "diffusion, communities": lambda context: (
-        context.diffusion_log_posterior + _TRUST * context.community_log_ratio
+        context.log_posterior + _TRUST * context.community_log_ratio
     ).log_softmax(dim=1),
     **{
-        f"beliefs, {level:g}": partial(_beliefs, homophily=level, communities=False)
-        for level in HOMOPHILY_LEVELS
-    },
-    **{
-        f"beliefs, communities, {level:g}": partial(_beliefs, homophily=level, communities=True)
+        f"beliefs, {'communities, ' if communities else ''}{level:g}": partial(
+            PosteriorContext.beliefs, homophily=level, communities=communities
+        )
+        for communities in (False, True)
         for level in HOMOPHILY_LEVELS
     },
 }
+_MIXED = tuple(name for name in CANDIDATE_POSTERIORS if name != "nothing")
 PRIORS: dict[Prior, tuple[str, ...]] = {  # candidates for each value of the keyword
-    "mixture": tuple(name for name in CANDIDATE_POSTERIORS if name != "nothing"),
-    "robust": tuple(name for name in CANDIDATE_POSTERIORS if name != "nothing"),
+    "mixture": _MIXED,
+    "robust": _MIXED,
     "diffusion": ("diffusion",),
     "nothing": ("nothing",),
 }

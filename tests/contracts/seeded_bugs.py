@@ -429,7 +429,7 @@ BUGS = [
             (
                 "graphveil.auto:AveragedModels.collect",
                 "model.predicted(view, collected.reports, session)",
-                "model.collect(view, before, session, collection_index).proba",
+                "model.collect(view, before, session).proba",
             )
         ],
         test="tests/estimators/test_auto_local.py::test_a_graph_that_has_grown_is_predicted_by_all_averaged_methods",

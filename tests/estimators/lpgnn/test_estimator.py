@@ -455,14 +455,7 @@ class TestSeveralClassesOfALabel:
         law = SubsetSelection(epsilon=1.0, classes=7)
         labels = torch.tensor([[1, 4], [-1, -1]])
         nodes = torch.tensor([0])
-        noisy = NoisyLabels(
-            labels=labels,
-            classes=7,
-            train=nodes,
-            val=nodes,
-            keep=law.keep,
-            transition=torch.from_numpy(law.transition).float(),
-        )
+        noisy = NoisyLabels(labels=labels, law=law, train=nodes, val=nodes)
         inside, outside = law.ratios()
         expected = torch.full((7,), outside).index_fill(0, torch.tensor([1, 4]), inside)
         assert torch.allclose(noisy.likelihood[0], expected)

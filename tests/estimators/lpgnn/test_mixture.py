@@ -1,5 +1,6 @@
 """Belief propagation against sums over all labelings, and mixture weights by held-out reports."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,9 +14,9 @@ from graphveil.local.posterior_mixture import (
     DirectedPairs,
     EdgeContext,
     NoisyLabels,
+    PosteriorContext,
     PosteriorMixture,
     belief_propagation,
-    candidate_posteriors,
     choose_prediction_rule,
     combine_predictions,
     mixed_posterior,
@@ -74,22 +75,21 @@ def test_directions_of_edges_are_ignored() -> None:
 # -- evidence ----------------------------------------------------------------------------------------------
 
 
-def reported(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, EdgeContext, torch.Tensor]:
+def reported(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, EdgeContext, torch.Tensor]:
     """Sets of classes that a group's nodes said, but for every fourth node."""
     graph, law = grouped(nodes=nodes), SubsetSelection(epsilon=1.0, classes=7)
     stream = LocalNoise(unsafe_noise_seed=seed).stream("labels")
     labels = torch.from_numpy(law.perturb(graph.y.numpy(), stream=stream))
     labels[::4] = UNKNOWN
     known = (labels[:, 0] >= 0).nonzero()[:, 0]
-    noisy = NoisyLabels(labels=labels, classes=7, train=known[::2], val=known[1::2], keep=law.keep)
-    transition = torch.from_numpy(law.transition).float()
-    return noisy, transition, EdgeContext(graph.adjacency, 4), graph.y
+    noisy = NoisyLabels(labels=labels, law=law, train=known[::2], val=known[1::2])
+    return noisy, EdgeContext(graph.adjacency, 4), graph.y
 
 
 @pytest.mark.parametrize("name", CANDIDATE_POSTERIORS)
 def test_every_candidate_is_normalized_and_better_than_chance(name: str) -> None:
-    noisy, transition, edge_context, truth = reported()
-    (found,) = candidate_posteriors(noisy, transition, edge_context, [name])
+    noisy, edge_context, truth = reported()
+    (found,) = PosteriorContext(noisy, edge_context).candidates([name])
     assert torch.allclose(found.exp().sum(dim=1), torch.ones(600), atol=1e-4)
     silent = found[::4].argmax(dim=1)
     accuracy = float((silent == truth[::4]).float().mean())
@@ -97,30 +97,28 @@ def test_every_candidate_is_normalized_and_better_than_chance(name: str) -> None
 
 
 def test_held_out_predictions_do_not_read_the_reports_of_their_fold() -> None:
-    noisy, transition, edge_context, _ = reported()
+    noisy, edge_context, _ = reported()
     deal = torch.Generator().manual_seed(0)
-    found = mixed_posterior(noisy, transition, edge_context, deal, PRIORS["nothing"]).held_out
+    found = mixed_posterior(noisy, edge_context, deal, PRIORS["nothing"]).held_out
     heard = (noisy.labels[:, 0] != UNKNOWN).nonzero()[:, 0]
     assert len(torch.unique(found[heard], dim=0)) == 3  # the shares of classes, a third of the nodes left out
     labels = noisy.labels.clone()
     labels[1] = torch.tensor([3, 5])
-    changed = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
+    changed = replace(noisy, labels=labels)
     deal = torch.Generator().manual_seed(0)
-    again = mixed_posterior(changed, transition, edge_context, deal, PRIORS["diffusion"])
-    before = mixed_posterior(
-        noisy, transition, edge_context, torch.Generator().manual_seed(0), PRIORS["diffusion"]
-    )
+    again = mixed_posterior(changed, edge_context, deal, PRIORS["diffusion"])
+    before = mixed_posterior(noisy, edge_context, torch.Generator().manual_seed(0), PRIORS["diffusion"])
     assert torch.equal(again.held_out[1], before.held_out[1])
     assert not torch.equal(again.log_proba[1], before.log_proba[1])
 
 
 def test_a_robust_mixture_differs_only_if_a_class_is_claimed() -> None:
-    noisy, transition, edge_context, truth = reported(seed=4, nodes=2000)  # no class has a significant excess
+    noisy, edge_context, truth = reported(seed=4, nodes=2000)  # no class has a significant excess
 
     def found(labels: torch.Tensor, robust: bool) -> PosteriorMixture:
-        given = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
+        given = replace(noisy, labels=labels)
         deal = torch.Generator().manual_seed(0)
-        return mixed_posterior(given, transition, edge_context, deal, ("diffusion",), robust=robust)
+        return mixed_posterior(given, edge_context, deal, ("diffusion",), robust=robust)
 
     lying = noisy.labels.clone()
     liars = (lying[:, 0] != UNKNOWN).nonzero()[::5, 0]  # a fifth says one class and another one
@@ -135,7 +133,7 @@ def test_a_robust_mixture_differs_only_if_a_class_is_claimed() -> None:
 def test_the_likelihood_includes_missing_labels(missing: float) -> None:
     law = SubsetSelection(epsilon=1.0, classes=7)
     labels, nobody = torch.tensor([[0, 3]]), torch.empty(0, dtype=torch.int64)
-    noisy = NoisyLabels(labels=labels, classes=7, train=nobody, val=nobody, keep=law.keep_with(missing))
+    noisy = NoisyLabels(labels=labels, law=law, train=nobody, val=nobody, missing=missing)
     inside, outside = law.ratios(missing)
     expected = torch.full((7,), outside).index_fill(0, labels[0], inside)
     assert torch.allclose(noisy.likelihood[0], expected)
@@ -145,9 +143,7 @@ def test_the_likelihood_includes_missing_labels(missing: float) -> None:
 def test_the_likelihood_of_a_group_is_that_of_its_hash(missing: float) -> None:
     law = LocalHashing(epsilon=1.0, classes=7)
     labels, nobody = torch.tensor([[0, 3, -1], [1, 4, 6], [-1, -1, -1]]), torch.empty(0, dtype=torch.int64)
-    noisy = NoisyLabels(
-        labels=labels, classes=7, train=nobody, val=nobody, keep=law.keep_with(missing), blind=law.blind
-    )
+    noisy = NoisyLabels(labels=labels, law=law, train=nobody, val=nobody, missing=missing)
     assert noisy.reported.tolist() == law.members(labels.numpy()).astype(float).tolist()
     inside, outside = law.ratios(missing)
     for row, classes in enumerate(([0, 3], [1, 4, 6])):
@@ -165,7 +161,7 @@ def test_weights_follow_the_likelihood_and_sum_to_one() -> None:
 
 
 def test_the_prediction_rule_has_the_best_held_out_likelihood() -> None:
-    noisy, _, _, truth = reported(nodes=3000)
+    noisy, _, truth = reported(nodes=3000)
     right = torch.nn.functional.one_hot(truth, 7) * 0.9 + 0.1 / 7
     wrong = torch.roll(right, 3, dims=1)
     weak = right * 0.3 + 0.7 / 7

@@ -21,11 +21,10 @@ LAW = LabelRR(epsilon=1.0, classes=2)
 def noisy(steps: int = 0, *, correct: bool = True) -> NoisyLabels:
     return NoisyLabels(
         labels=LABELS,
-        classes=2,
+        law=LAW,
         train=TRAIN,
         val=VAL,
-        keep=LAW.keep,
-        transition=torch.from_numpy(LAW.transition).float() if correct else None,
+        corrected=correct,
         smoothing=k_prop(EDGES, steps) if steps else None,
     )
 

@@ -1,5 +1,7 @@
 """Claims that neighbors do not bear out: exact sums, shares that come back, and who is suspected."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -42,11 +44,9 @@ def reports_of(law: LabelMechanism, share: float) -> tuple[NoisyLabels, Tensor]:
     everybody = torch.arange(NODES)
     noisy = NoisyLabels(
         labels=torch.from_numpy(reported),
-        classes=CLASSES,
+        law=law,
         train=everybody[::2],
         val=everybody[1::2],
-        keep=law.keep,
-        blind=law.blind,
     )
     return noisy, torch.from_numpy(own)
 
@@ -61,10 +61,6 @@ def foretold(own: Tensor) -> Tensor:
     return sure
 
 
-def transition(law: LabelMechanism) -> Tensor:
-    return torch.from_numpy(law.transition).float()
-
-
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.15])
 def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None:
@@ -76,8 +72,8 @@ def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None
     )
     others = found.excess[torch.arange(CLASSES) != CLAIMED]
     assert float(others.max()) < 0.02
-    plain = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
-    mended = shares_without_poisoning(found.excess, noisy, transition(law))
+    plain = shares_without_poisoning(torch.zeros(CLASSES), noisy)
+    mended = shares_without_poisoning(found.excess, noisy)
     assert float(mended[CLAIMED]) == pytest.approx(0.05, abs=0.03)
     assert float(plain[CLAIMED]) - 0.05 > 0.9 * share - 0.01
 
@@ -86,7 +82,7 @@ def test_estimates_and_removes_a_poisoned_share(name: str, share: float) -> None
 def test_without_poisoning_shares_are_unbiased(name: str) -> None:
     law = LAWS[name]
     noisy, _ = reports_of(law, 0.0)
-    found = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
+    found = shares_without_poisoning(torch.zeros(CLASSES), noisy)
     assert torch.allclose(found, torch.tensor(SHARES), atol=0.02)
 
 
@@ -115,11 +111,7 @@ def test_nodes_without_a_report_are_not_read() -> None:
     labels, guess = noisy.labels.clone(), foretold(own)
     labels[silent] = UNKNOWN
     guess[silent] = torch.rand(int(silent.sum()), CLASSES, generator=torch.Generator().manual_seed(0))
-    one = poisoning_estimate(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
+    one = poisoning_estimate(replace(noisy, labels=labels), guess)
     guess[silent] = 1 / CLASSES
-    other = poisoning_estimate(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
+    other = poisoning_estimate(replace(noisy, labels=labels), guess)
     assert torch.equal(one.shares, other.shares)
-
-
-def vars_of(noisy: NoisyLabels) -> dict[str, object]:
-    return {name: getattr(noisy, name) for name in ("classes", "train", "val", "keep", "blind")}

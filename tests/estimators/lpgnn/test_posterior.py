@@ -8,10 +8,11 @@ import torch
 
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.local.posterior_mixture import (
+    EdgeContext,
     EpochScore,
     NoisyLabels,
+    PosteriorContext,
     class_shares,
-    log_posterior,
     product_posterior,
 )
 from graphveil.mechanisms import LabelRR, LocalNoise
@@ -21,9 +22,11 @@ GROUPS, SIZE = 3, 30
 
 def noisy_labels(labels: torch.Tensor, law: LabelRR) -> NoisyLabels:
     known = (labels >= 0).nonzero()[:, 0]
-    return NoisyLabels(
-        labels=labels, classes=law.classes, train=known, val=known[:0], keep=law.keep, transition=None
-    )
+    return NoisyLabels(labels=labels, law=law, train=known, val=known[:0])
+
+
+def log_posterior(labels: torch.Tensor, law: LabelRR, adjacency: Adjacency, steps: int) -> torch.Tensor:
+    return PosteriorContext(noisy_labels(labels, law), EdgeContext(adjacency, steps)).log_posterior
 
 
 def channel(law: LabelRR) -> torch.Tensor:
@@ -45,7 +48,7 @@ def test_an_isolated_node_has_the_posterior_of_its_label() -> None:
     law = LabelRR(epsilon=1.0, classes=2)
     no_edges = Adjacency.from_edges([], [], num_nodes=4, directed=False)
     labels = torch.tensor([0, 0, 1, -1])
-    found = log_posterior(noisy_labels(labels, law), channel(law), no_edges, 4).exp()
+    found = log_posterior(labels, law, no_edges, 4).exp()
     shares = class_shares(torch.tensor([2 / 3, 1 / 3]), channel(law))
     expected = shares * torch.tensor([law.keep, law.change])
     assert torch.allclose(found[0], expected / expected.sum())
@@ -57,7 +60,7 @@ def test_labels_that_were_not_randomized_are_certain() -> None:
     adjacency, truth = groups()
     labels = truth.clone()
     labels[::4] = -1
-    found = log_posterior(noisy_labels(labels, law), channel(law), adjacency, 2)
+    found = log_posterior(labels, law, adjacency, 2)
     assert torch.isfinite(found[::4]).all()
     assert torch.equal(found.argmax(dim=1), truth)
     proba = product_posterior(torch.full((len(truth), GROUPS), 1 / GROUPS), found)
@@ -72,7 +75,7 @@ def test_the_posterior_is_more_accurate_than_the_reports() -> None:
         noise = LocalNoise(unsafe_noise_seed=seed).stream("labels")
         labels = torch.from_numpy(law.perturb(truth.numpy(), stream=noise))
         labels[::4] = -1
-        found = log_posterior(noisy_labels(labels, law), channel(law), adjacency, 4)
+        found = log_posterior(labels, law, adjacency, 4)
         right.append(float((found.argmax(dim=1) == truth).float().mean()))
     assert np.mean(right) > law.keep + 0.25
 
