@@ -349,7 +349,7 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most
     # How often the highest and the lowest record report a feature's highest bin.
     reported = np.zeros((2, mechanism.dim), dtype=np.int64)
     for is_high, values in _reports(mechanism, num_records, noise):
-        at_top = values == mechanism.sizes - 1
+        at_top = values == mechanism.limits
         reported += [at_top[is_high].sum(axis=0), at_top[~is_high].sum(axis=0)]
     detected = np.stack([np.bincount(which, weights=counts).astype(np.int64) for counts in reported])
     significance = (1 - confidence) / len(laws)

@@ -104,6 +104,16 @@ class MultiBit(FeatureMechanism):
         return np.full(self.dim, self._table[1, 1])
 
     @property
+    def limits(self) -> Integers:
+        """The largest value of each reported number: a bit."""
+        return np.ones(self.samples, dtype=np.int64)
+
+    @property
+    def budgets(self) -> Floats:
+        """The budget of each feature, given that it is reported, (dim,)."""
+        return np.full(self.dim, self.epsilon / self.samples)
+
+    @property
     def _bound(self) -> float:
         return coth(self.epsilon / self.samples / 2)
 
@@ -404,9 +414,14 @@ class FeatureRR(FeatureMechanism):
         return tuple(self._laws[place] for place in self._which.tolist())
 
     @property
-    def sizes(self) -> Integers:
-        """The number of bins of each feature, (dim,)."""
-        return np.array([law.k for law in self._laws])[self._which]
+    def limits(self) -> Integers:
+        """The largest value of each reported number: the last bin of each feature, (dim,)."""
+        return np.array([law.k - 1 for law in self._laws])[self._which]
+
+    @property
+    def budgets(self) -> Floats:
+        """The budget of each feature, (dim,)."""
+        return self.allocation.budgets(self.epsilon, self.dim)
 
     @property
     def kept(self) -> Floats:
@@ -415,8 +430,7 @@ class FeatureRR(FeatureMechanism):
 
     @cached_property
     def _groups(self) -> tuple[Floats, Integers]:
-        budgets = self.allocation.budgets(self.epsilon, self.dim)
-        different, firsts, which = np.unique(budgets, return_index=True, return_inverse=True)
+        different, firsts, which = np.unique(self.budgets, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         return different[order], np.argsort(order)[which]
 

@@ -26,7 +26,7 @@ from graphveil.core.noise.sampling import (
     subsets,
     uniform_below,
 )
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.mechanisms.features import LocalDPClaim, check_budget, distinct_rows
 
 LabelName = Literal["rr", "subset", "hashing"]
@@ -179,6 +179,19 @@ class LabelMechanism(ABC):
         found[np.arange(len(reported))[:, None], rows] = True  # -1 is the spare last column
         return found[:, :-1]
 
+    @property
+    def limits(self) -> Integers:
+        """The largest value of each number of an encoded report: here one bit for each class."""
+        return np.ones(self.classes, dtype=np.int64)
+
+    def to_fields(self, reported: Integers, hashes: Integers | None) -> Integers:
+        """Return the numbers that encode reports, (records, numbers); ``hashes`` are for local hashing."""
+        return self.members(reported).astype(np.int64)
+
+    @abstractmethod
+    def from_fields(self, fields: Integers, hashes: Integers | None) -> Integers:
+        """Return the reports that numbers encode."""
+
     def frequencies(self, reported: Integers) -> Floats:
         """Return unbiased estimates of the share of each class from the reports; some may be negative.
 
@@ -295,6 +308,17 @@ class LabelRR(LabelMechanism):
         return TOTAL - (self.classes - 1) * change, change
 
     @property
+    def limits(self) -> Integers:
+        """One number, the class."""
+        return np.array([self.classes - 1])
+
+    def to_fields(self, reported: Integers, hashes: Integers | None) -> Integers:
+        return reported[:, None]
+
+    def from_fields(self, fields: Integers, hashes: Integers | None) -> Integers:
+        return fields[:, 0]
+
+    @property
     def inverse(self) -> Floats:
         """T^-1 = (I - q 1 1^T) / (p - q)."""
         return (np.eye(self.classes) - self.change) / self.gap
@@ -371,6 +395,11 @@ class SubsetSelection(LabelMechanism):
         uneven = 8 * self.size * self.classes / TOTAL  # bounds the difference of two sets' odds
         left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1
         return TOTAL - left_out, left_out
+
+    def from_fields(self, fields: Integers, hashes: Integers | None) -> Integers:
+        if (fields.sum(axis=1) != self.size).any():
+            raise LDPReportError(f"The LDP report does not have the {self.size} classes of the protocol.")
+        return np.nonzero(fields)[1].reshape(-1, self.size)
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return the reported classes, k different ones per record, ascending.
@@ -557,6 +586,19 @@ class LocalHashing(LabelMechanism):
         if not np.array_equal(self.classes_of_groups(hashes, found), reported):
             raise GraphError("each LDP report must contain the classes of one group of its hash")
         return found
+
+    @property
+    def limits(self) -> Integers:
+        """One number, the group."""
+        return np.array([self.groups - 1])
+
+    def to_fields(self, reported: Integers, hashes: Integers | None) -> Integers:
+        assert hashes is not None  # of the records
+        return self.groups_of(hashes, reported)[:, None]
+
+    def from_fields(self, fields: Integers, hashes: Integers | None) -> Integers:
+        assert hashes is not None
+        return self.classes_of_groups(hashes, fields[:, 0])
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return the reported classes of one group per record, ascending, padded with -1 for a smaller group.

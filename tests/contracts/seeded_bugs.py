@@ -3572,7 +3572,13 @@ BUGS = [
     dict(
         name="a_message_may_say_all_classes",
         edits=[
-            ("graphveil.local.collect.protocol:_decoded_label", "if len(reported) != law.size:", "if False:")
+            (
+                "graphveil.mechanisms.labels:SubsetSelection.from_fields",
+                "if (fields.sum(axis=1) != self.size).any():\n"
+                '            raise LDPReportError(f"The LDP report does not have the {self.size} classes of the '
+                'protocol.")\n        return np.nonzero(fields)[1].reshape(-1, self.size)',
+                "return np.nonzero(fields)[1][None]",
+            )
         ],
         test="tests/collect/test_encoding.py::test_rejects_another_number_of_classes[parts2]",
         reason="DID NOT RAISE",
@@ -5701,9 +5707,9 @@ BUGS = [
         name="a_message_names_one_bin_too_many",
         edits=[
             (
-                "graphveil.local.collect.protocol:_limits",
-                "limits.append(law.sizes - 1)",
-                "limits.append(law.sizes)",
+                "graphveil.mechanisms.feature_mechanisms:FeatureRR.limits",
+                "[law.k - 1 for law",
+                "[law.k for law",
             ),
         ],
         test="tests/collect/test_encoding.py::test_rejects_bins_outside_the_range",

@@ -231,8 +231,9 @@ def _randomize_labels(
         )
     records = [label.tobytes() for label in codes.astype("<i8")]
     words = ClientRandomness(secret, "label", protocol, nodes, records)
-    if isinstance(law, LocalHashing):
-        return law.perturb_with_hashes(codes, label_hashes(protocol, nodes), stream=words)
+    hashes = label_hashes(protocol, nodes)
+    if isinstance(law, LocalHashing) and hashes is not None:
+        return law.perturb_with_hashes(codes, hashes, stream=words)
     return law.perturb(codes, stream=words)
 
 

@@ -22,7 +22,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -169,11 +169,8 @@ class CollectionProtocol:
         ('label',)
         """
         features, label = self.kept
-        is_unprotected = {
-            "features": bool((features >= UNPROTECTED_PROBABILITY).any()),
-            "label": label >= UNPROTECTED_PROBABILITY,
-        }
-        return tuple(part for part, is_open in is_unprotected.items() if is_open)
+        most = {"features": features.max(initial=0), "label": label}
+        return tuple(part for part, kept in most.items() if kept >= UNPROTECTED_PROBABILITY)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -206,33 +203,8 @@ class CollectionProtocol:
         Raises:
             ConfigError: It is longer than clients accept.
         """
-        features: Json | None = None
-        if self.features is not None:
-            law = self.features
-            features = {
-                "epsilon": float(law.epsilon),
-                "dim": law.dim,
-                "low": law.bounds.low,
-                "high": law.bounds.high,
-                "from_data": law.bounds.from_data,
-                **({"columns": list(self.columns)} if self.columns else {}),
-            }
-            if isinstance(law, MultiBit):
-                features |= {"mechanism": "multi-bit", "m": law.m}
-            else:
-                theta = law.allocation.theta if isinstance(law.allocation, WeightedAllocation) else None
-                features |= {"mechanism": "feature-rr", "theta": theta}
-                features |= {"k": law.k, "mode": law.mode, "decode": law.decode}
-        label: Json | None = None
-        if self.label is not None:
-            epsilon = self.label.epsilon
-            label = {
-                "epsilon": "inf" if math.isinf(epsilon) else float(epsilon),  # JSON has no infinity
-                "classes": self.label.classes,
-                **({"names": list(self.class_names)} if self.class_names else {}),
-            }
-            if not isinstance(self.label, LabelRR):  # randomized response has no name
-                label["mechanism"] = self.label.name
+        features = None if self.features is None else _plain(self.features, columns=self.columns)
+        label = None if self.label is None else _plain(self.label, names=self.class_names)
         parts = {"format": FORMAT, "purpose": self.purpose, "features": features, "label": label}
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
         if len(text) > MAX_TEXT:
@@ -267,8 +239,8 @@ class CollectionProtocol:
             features, label = _section(parts["features"]), _section(parts["label"])
             columns, names = features.pop("columns", ()), label.pop("names", ())
             protocol = cls(
-                features=_features(features) if features else None,
-                label=_label(label) if label else None,
+                features=_law(features, FEATURE_KINDS) if features else None,
+                label=_law(label, LABEL_KINDS) if label else None,
                 purpose=parts["purpose"],
                 columns=tuple(columns),
                 class_names=tuple(names),
@@ -308,25 +280,47 @@ def _section(part: object) -> Json:
     return dict(part or {})
 
 
-def _features(given: Json) -> MultiBit | FeatureRR:
-    mechanism = given.pop("mechanism")
-    low, high = (
-        tuple(end) if isinstance(end, list) else end for end in (given.pop("low"), given.pop("high"))
-    )
-    if not isinstance(from_data := given.pop("from_data"), bool):
-        raise TypeError
-    given["bounds"] = Bounds(low, high, from_data=from_data)
-    if mechanism == "multi-bit":
-        return MultiBit(**given)
-    if mechanism != "feature-rr":
+Law = FeatureLaw | LabelLaw
+FEATURE_KINDS: dict[str | None, type[Law]] = {"multi-bit": MultiBit, "feature-rr": FeatureRR}
+LABEL_KINDS: dict[str | None, type[Law]] = {  # randomized response has no name
+    None if kind is LabelRR else name: kind for name, kind in LABELS.items()
+}
+_NAMES = {kind: name for kinds in (FEATURE_KINDS, LABEL_KINDS) for name, kind in kinds.items()}
+
+
+def _plain(law: Law, **names: tuple[str, ...]) -> Json:
+    """Return the parameters of a mechanism as JSON values; those without a value are left out."""
+    plain = {part.name: getattr(law, part.name) for part in fields(law)}
+    epsilon = "inf" if math.isinf(law.epsilon) else float(law.epsilon)  # JSON has no infinity
+    if "bounds" in plain:
+        plain |= vars(plain.pop("bounds"))
+    if "allocation" in plain:
+        plain["theta"] = getattr(plain.pop("allocation"), "theta", None)
+    named = {name: list(values) for name, values in names.items() if values}
+    mechanism = _NAMES[type(law)]
+    return plain | named | {"epsilon": epsilon} | ({"mechanism": mechanism} if mechanism else {})
+
+
+def _law(given: Json, kinds: Mapping[str | None, type[Law]]) -> Any:
+    kind, epsilon = kinds.get(given.pop("mechanism", None)), given["epsilon"]
+    if kind is None:
         raise LDPReportError(
             "The protocol uses a mechanism that this version does not support. Update graphveil."
         )
-    theta = given.pop("theta")
-    allocation = EvenAllocation() if theta is None else WeightedAllocation(theta)
-    check_budget(epsilon=given["epsilon"])
-    _check_tables(given["epsilon"], given["k"], allocation)  # before they are computed
-    return FeatureRR(**given, allocation=allocation)
+    given["epsilon"] = math.inf if epsilon == "inf" else epsilon
+    if kinds is FEATURE_KINDS:
+        low, high = (
+            tuple(end) if isinstance(end, list) else end for end in (given.pop("low"), given.pop("high"))
+        )
+        if not isinstance(from_data := given.pop("from_data"), bool):
+            raise TypeError
+        given["bounds"] = Bounds(low, high, from_data=from_data)
+    if kind is FeatureRR:
+        theta = given.pop("theta")
+        given["allocation"] = EvenAllocation() if theta is None else WeightedAllocation(theta)
+        check_budget(epsilon=epsilon)
+        _check_tables(epsilon, given["k"], given["allocation"])  # before they are computed
+    return kind(**given)
 
 
 def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | WeightedAllocation) -> None:
@@ -347,33 +341,7 @@ def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | Weight
         )
 
 
-def _label(given: Json) -> LabelLaw:
-    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)  # None: randomized response
-    if mechanism == LabelRR.name or mechanism not in {None, *LABELS}:
-        raise LDPReportError(
-            "The protocol uses a mechanism that this version does not support. Update graphveil."
-        )
-    given["epsilon"] = math.inf if epsilon == "inf" else epsilon
-    return LABELS[mechanism or LabelRR.name](**given)
-
-
 # -- overview of a protocol ----
-
-
-def feature_budgets(protocol: CollectionProtocol) -> Floats:
-    """Return the budget of each feature, (dim,); for a mechanism that samples, given that it is reported.
-
-    >>> from graphveil.mechanisms import FeatureRR, WeightedAllocation
-    >>> law = FeatureRR(epsilon=8.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
-    >>> feature_budgets(CollectionProtocol(features=law)).tolist()
-    [6.0, 2.0]
-    """
-    law = protocol.features
-    if law is None:
-        return np.empty(0)
-    if isinstance(law, MultiBit):
-        return np.full(law.dim, law.epsilon / law.samples)
-    return law.allocation.budgets(law.epsilon, law.dim)
 
 
 def largest_share(protocol: CollectionProtocol) -> float:
@@ -384,8 +352,8 @@ def largest_share(protocol: CollectionProtocol) -> float:
     >>> largest_share(CollectionProtocol(features=features))
     0.75
     """
-    budgets = feature_budgets(protocol)
-    return 0.0 if protocol.features is None else float(budgets.max()) / protocol.features.epsilon
+    law = protocol.features
+    return 0.0 if law is None else float(law.budgets.max()) / law.epsilon
 
 
 def overview(protocol: CollectionProtocol) -> list[Row]:
@@ -432,9 +400,10 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
 
 def feature_rows(protocol: CollectionProtocol) -> list[tuple[str, str, str, str, str]]:
     """Return name, lower and upper bound, budget and ``kept`` of the features with the largest budgets."""
-    law, budgets = protocol.features, feature_budgets(protocol)
+    law = protocol.features
     if law is None:
         return []
+    budgets = law.budgets
     low, high = (np.broadcast_to(end, law.dim) for end in (law.bounds.low, law.bounds.high))
     most = np.argsort(-budgets, kind="stable")[:SHOWN]
     return [
@@ -494,19 +463,13 @@ def encode_all(
                 "The LDP report does not cover the features that the protocol selects for this node id."
             )
     columns = [] if features is None else [features.values]
-    law = protocol.label
-    if labels is not None and law is not None:  # a class, a group of classes, or one bit for each class
-        if isinstance(law, LabelRR):
-            columns.append(labels[:, None])
-        elif isinstance(law, LocalHashing):
-            columns.append(law.groups_of(label_hashes(protocol, nodes), labels)[:, None])
-        else:
-            columns.append(law.members(labels))
+    if labels is not None and protocol.label is not None:
+        columns.append(protocol.label.to_fields(labels, label_hashes(protocol, nodes)))
     shifts, which = _places(widths)
     encoded_reports = []
     for rows in row_blocks(len(nodes), len(widths)):
-        fields = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
-        bits = (fields[:, which] >> shifts & _BIT).astype(np.uint8)
+        numbers = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
+        bits = (numbers[:, which] >> shifts & _BIT).astype(np.uint8)
         for node, payload in zip(nodes[rows], np.packbits(bits, axis=1), strict=True):
             body = head + node_tag(protocol, node) + payload.tobytes()
             encoded_reports.append(body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big"))
@@ -548,32 +511,20 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
         raise LDPReportError("The LDP report is malformed: its last padding bits are not zero.")
     unpacked = np.zeros(len(_widths(protocol)), dtype=np.uint64)
     np.add.at(unpacked, which, bits[: len(shifts)].astype(np.uint64) << shifts)
-    fields = unpacked.astype(np.int64)
-    if (fields > _limits(protocol)).any():
+    numbers = unpacked.astype(np.int64)
+    if (numbers > _limits(protocol)).any():
         raise LDPReportError(
             "The LDP report contains a feature, bin or class that does not exist in the protocol."
         )
-    label, reported = _decoded_label(protocol, node, fields)
+    law, label = protocol.label, None
+    count = len(numbers) if law is None else len(numbers) - len(law.limits)
+    if law is not None:
+        said = law.from_fields(numbers[None, count:], label_hashes(protocol, [node]))[0]
+        label = tuple(said.tolist()) if said.ndim else int(said)
     if protocol.features is None:
         return LDPReport(None, label)
-    return LDPReport(LDPReports(reported.astype(np.uint8)[None], chosen_features(protocol, [node])), label)
-
-
-def _decoded_label(
-    protocol: CollectionProtocol, node: Node, fields: Integers
-) -> tuple[int | tuple[int, ...] | None, Integers]:
-    law = protocol.label
-    if law is None:
-        return None, fields
-    if isinstance(law, LabelRR):
-        return int(fields[-1]), fields[:-1]
-    if isinstance(law, LocalHashing):
-        (group,) = law.classes_of_groups(label_hashes(protocol, [node]), fields[-1:])
-        return tuple(group.tolist()), fields[:-1]
-    reported = np.flatnonzero(fields[-law.classes :])
-    if len(reported) != law.size:
-        raise LDPReportError(f"The LDP report does not have the {law.size} classes of the protocol.")
-    return tuple(reported.tolist()), fields[: -law.classes]
+    values = numbers[None, :count].astype(np.uint8)
+    return LDPReport(LDPReports(values, chosen_features(protocol, [node])), label)
 
 
 def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> bytes:
@@ -602,18 +553,7 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
 
 @lru_cache(maxsize=32)
 def _limits(protocol: CollectionProtocol) -> Integers:
-    law, limits = protocol.features, list[Integers]()
-    if isinstance(law, MultiBit):
-        limits.append(np.ones(law.samples, dtype=np.int64))
-    elif law is not None:
-        limits.append(law.sizes - 1)
-    if isinstance(protocol.label, LabelRR):
-        limits.append(np.array([protocol.label.classes - 1]))
-    elif isinstance(protocol.label, LocalHashing):
-        limits.append(np.array([protocol.label.groups - 1]))
-    elif protocol.label is not None:
-        limits.append(np.ones(protocol.label.classes, dtype=np.int64))
-    return np.concatenate(limits)
+    return np.concatenate([law.limits for law in (protocol.features, protocol.label) if law is not None])
 
 
 @lru_cache(maxsize=32)
@@ -662,8 +602,8 @@ def chosen_features(protocol: CollectionProtocol, nodes: Sequence[Node]) -> npt.
     return np.concatenate([np.empty((0, law.samples), dtype=np.int32), *parts])
 
 
-def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integers:
-    """Return the group of every class for each node, (nodes, classes), for local hashing.
+def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integers | None:
+    """Return the group of every class for each node, (nodes, classes), for local hashing; else None.
 
     They depend only on the protocol and the node id, so that a client cannot choose the groups.
 
@@ -671,8 +611,10 @@ def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integer
     >>> label_hashes(CollectionProtocol(label=law), ["a", "b"]).shape
     (2, 7)
     """
-    assert isinstance(protocol.label, LocalHashing)
-    return protocol.label.hashes([_bound("label", protocol, node) for node in nodes])
+    law = protocol.label
+    if not isinstance(law, LocalHashing):
+        return None
+    return law.hashes([_bound("label", protocol, node) for node in nodes])
 
 
 def node_text(node: Node) -> bytes:
@@ -811,5 +753,5 @@ class Collector:
         if self.protocol.label is None:
             raise ConfigError("the protocol does not collect labels")
         reported = [answer.label for _, answer in sorted(self._answers.items())]
-        several = () if isinstance(self.protocol.label, LabelRR) else (self.protocol.label.size,)
+        several = self.protocol.label.missing_reports(0).shape[1:]
         return np.array(reported, dtype=np.int64).reshape(len(reported), *several)
