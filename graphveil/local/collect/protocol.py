@@ -519,8 +519,8 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
     law, label = protocol.label, None
     count = len(numbers) if law is None else len(numbers) - len(law.limits)
     if law is not None:
-        said = law.from_fields(numbers[None, count:], label_hashes(protocol, [node]))[0]
-        label = tuple(said.tolist()) if said.ndim else int(said)
+        reported = law.from_fields(numbers[None, count:], label_hashes(protocol, [node]))[0]
+        label = tuple(reported.tolist()) if reported.ndim else int(reported)
     if protocol.features is None:
         return LDPReport(None, label)
     values = numbers[None, :count].astype(np.uint8)
