@@ -8,11 +8,14 @@ for new ones: ``pytest --hypothesis-profile=search``.
 
 import gc
 import itertools
+import logging
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,9 @@ from seeded_noise import SeededSecrets
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Workers and the processes that tests start import the same modules: one of them compiles each.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 gc.disable()  # while tests are collected, which all stay
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
@@ -58,6 +64,9 @@ def pytest_collection_finish() -> None:
     """Seed the noise of tests, after all test modules have set what must be set before imports."""
     SECRETS.install()
     CHARTS.install()
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] == "torch" and isinstance(logger, logging.Logger):
+            logger.propagate = True  # pytest attaches itself to each other one, six times a test
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # by default a twentieth of the time of all tests
     gc.enable()
@@ -125,16 +134,26 @@ def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
     with_little_training(monkeypatch)
 
 
+def with_few_epochs(patch: pytest.MonkeyPatch, module: str, most: int) -> None:
+    """Train for so many epochs at most wherever a module has a training schedule."""
+    shipped = import_module(module).TrainingSchedule
+
+    def schedule(epochs: int, **given: Any) -> Any:
+        return shipped(epochs=min(epochs, most), **given)
+
+    patch.setattr(f"{module}.TrainingSchedule", schedule)
+
+
 @pytest.fixture
 def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train networks on LDP reports for a few epochs."""
-    from graphveil.local import lpgnn
+    with_few_epochs(monkeypatch, "graphveil.local.lpgnn", 5)
 
-    def schedule(epochs: int, **given: Any) -> Any:
-        return shipped(epochs=min(epochs, 5), **given)
 
-    shipped = lpgnn.TrainingSchedule
-    monkeypatch.setattr(lpgnn, "TrainingSchedule", schedule)
+@pytest.fixture
+def quick_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the networks of attackers for a few epochs."""
+    with_few_epochs(monkeypatch, "graphveil.attacks.membership", 10)
 
 
 @pytest.fixture

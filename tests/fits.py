@@ -17,7 +17,7 @@ from tests.estimators.relational.drawn import drawn
 
 NODES, FEATURES, CLASSES, ITEMS = 90, 6, 3, 20
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
-RECORDS = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5}
+RECORDS = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5}
 LOCAL = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5}
 SUBSET = {"unit": "edge-subset", "epsilon": 4.0, "eps_x": 2.0, "perturb": "edge-rr(rounds=5)"}
 NONE = {"unit": "none"}

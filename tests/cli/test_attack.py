@@ -9,6 +9,8 @@ from command import SECRET, Files, Invoke
 
 from cli.conftest import Prepare, inside
 
+pytestmark = pytest.mark.usefixtures("quick_attacks")
+
 
 @pytest.fixture
 def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:

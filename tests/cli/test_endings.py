@@ -214,7 +214,18 @@ def test_internal_files_are_private_and_no_file_is_writable_for_others(
 
 def test_a_rejected_run_leaves_no_folder(invoke: Invoke, files: Files) -> None:
     for command in (
-        ["reproduce", "gap:table1", "--datasets", "flickr_mir", "--root", "nowhere", "--runs", "1"],
+        [
+            "reproduce",
+            "gap:table1",
+            "--datasets",
+            "flickr_mir",
+            "--root",
+            "nowhere",
+            "--runs",
+            "1",
+            "--jobs",
+            "1",
+        ],
         ["train", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5"],
         ["sweep", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5", "--out", "a/b"],
     ):

@@ -320,6 +320,7 @@ def test_workers_of_a_sweep_have_the_same_results(folder: Path, invoke: Invoke) 
     assert rows(folder / "grid1/sweep.csv") == rows(folder / "grid2/sweep.csv")
 
 
+@pytest.mark.usefixtures("quick_attacks")
 def test_runs_of_links_are_attacked_and_those_of_recommendations_are_not(
     folder: Path, invoke: Invoke
 ) -> None:

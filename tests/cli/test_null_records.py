@@ -55,8 +55,8 @@ def written(folder: Path, records: tuple[Record, ...]) -> list[str]:
     return [*files, *columns, "--source", "a", "--target", "b"]
 
 
-OWNER = ["--unit", "node-record", "--epsilon", "8", "--delta", "1e-3"]
-BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
+OWNER = ["--unit", "node-record", "--epsilon", "1", "--delta", "1e-3"]
+BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "1", "--delta", "1e-3", "--max-degree", "18"]
 BUDGET, SHORT, COUNTED = ["--out-degree-bound", "2"], ["--set", "epochs=1"], ["--private-metrics"]
 FEW = ["--set", "epochs=1", "--set", "batch_size=6"]
 QUICK = {"double owner": ["double", *OWNER, *BUDGET], "double bounded": ["double", *BOUNDED]}

@@ -48,7 +48,7 @@ OWNER = [
     "--unit",
     "node-record",
     "--epsilon",
-    "8",
+    "2",
     "--delta",
     "1e-5",
     "--set",
@@ -82,7 +82,7 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
     done = invoke("train gnn", *DATA, *OWNER, "--module", f"{own}:MyGNN", "--out", str(out))
     assert done.code == 0, done.err
     found = done.json
-    assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 8
+    assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 2
     code._REGISTERED.clear()
     assert "own edge list" in " ".join(invoke("explain", str(out)).out.split())
     assert gv.load_model(out).get_params()["module"] == "MyGNN"
@@ -122,7 +122,7 @@ def test_a_custom_method_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_p
 def test_a_module_is_calibrated_and_swept(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     request = invoke("calibrate gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
     assert request.code == 0, request.err
-    assert 7 < request.json["epsilon"] <= 8
+    assert 1.75 < request.json["epsilon"] <= 2
     grid = ["gnn,mlp", *DATA[:2], *OWNER, "--module", f"{own}:MyGNN", "--out", str(tmp_path / "s"), "--json"]
     done = invoke("sweep", *grid)
     assert done.code == 0, done.err

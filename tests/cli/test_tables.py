@@ -310,6 +310,7 @@ def test_a_ledger_recognizes_tables_without_names(here: Path, invoke: Invoke) ->
     assert invoke("train relational", *flags, "--out", "three", "--json").json["ledger"]["releases"] == 1
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_sweep_compares_units_of_tables_in_several_processes(here: Path, invoke: Invoke) -> None:
     flags = [*TABLES, "--unit", "row", "--epsilon", "1,4", "--out", "sweep", "--json"]
     answer = invoke("sweep relational,mlp", *flags, "--jobs", "2")

@@ -13,7 +13,7 @@ import graphveil as gv
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
-OWNER = ["--unit", "node-record", "--epsilon", "4", "--delta", "1e-5"]
+OWNER = ["--unit", "node-record", "--epsilon", "1", "--delta", "1e-5"]
 LOCAL = ["--unit", "local-attributes", "--set", "eps_x=2", "--set", "eps_y=2"]
 BUDGET, SHORT = ["--out-degree-bound", "5"], ["--set", "epochs=3"]
 PARTS = ("test", "train", "val")

@@ -210,7 +210,8 @@ def _child(job: Job, folder: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "contracts"]:
         del sys.modules[name]  # tests import it again, under pytest's rewriting of assertions
     os.environ.update(PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1")
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    for name in ("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"):
+        os.environ.pop(name, None)
     os.chdir(ROOT)
     if job.path == "torch":
         sys.modules["graphveil.core.noise._native"] = None  # type: ignore[assignment]  # what a missing module looks like

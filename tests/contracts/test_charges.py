@@ -41,7 +41,7 @@ Fixed = dict[str, Any]
 
 EDGE: Fixed = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
 DIRECTED: Fixed = {**EDGE, "unit": "directed-edge"}
-RECORD: Fixed = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
+RECORD: Fixed = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "seed": 0}
 WHOLE: Fixed = {**RECORD, "unit": "node"}
 BOUNDED: Fixed = {**RECORD, "unit": "node-bounded-degree", "max_degree": 60}
 ROW: Fixed = {**EDGE, "unit": "row"}
@@ -471,7 +471,7 @@ def test_a_job_above_the_limit_of_any_ledger_draws_nothing_and_records_nothing(
 # -- commands and the server, which use a database always ----------------------------------------------------
 
 QUICK_GAP = ("gap", *PRIVATE, "--no-baseline", "--set", "epochs=2")
-RECORDS = ("--unit", "node-record", "--epsilon", "8", "--delta", "1e-5", "--set", "epochs=2")
+RECORDS = ("--unit", "node-record", "--epsilon", "1", "--delta", "1e-5", "--set", "epochs=2")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "two runs": ("train", *QUICK_GAP, "--runs", "2"),
     "metrics and a baseline": (

@@ -230,6 +230,7 @@ def test_wrong_settings_are_rejected(settings: dict[str, Any], error: type[Excep
         AutoClassifier(**settings)
 
 
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize("settings", [EDGE, RECORD, {"unit": "none", "seed": 0}], ids=lambda s: s["unit"])
 def test_a_saved_model_keeps_its_choice(tiny: Graph, tmp_path: Path, settings: dict[str, Any]) -> None:
     model = AutoClassifier(**settings).fit(tiny)
@@ -250,6 +251,7 @@ def test_the_card_of_a_fixed_method_names_no_choice(tiny: Graph, tmp_path: Path)
     assert "Chosen method" not in (tmp_path / "release" / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize(
     ("unit", "methods", "epsilons"),
     [("undirected-edge", ("auto", "gap"), (1.0, 4.0)), ("node-record", ("auto", "mlp"), (1.0,))],
@@ -288,6 +290,7 @@ def test_an_interrupted_fit_is_resumed_with_the_same_choice(tmp_path: Path, stag
     assert len(gv.ledger_of(graph.edge_set)) == 1
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_another_graph_is_predicted_by_the_chosen_method(tiny: Graph) -> None:
     model = AutoClassifier(**EDGE).fit(tiny)
     other = RECIPES["gap"].split(synthetic("tiny", seed=1), seed=1)
@@ -297,6 +300,7 @@ def test_another_graph_is_predicted_by_the_chosen_method(tiny: Graph) -> None:
     assert model.guarantee_with_predictions.releases == 2
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_the_run_of_a_command_states_the_choice(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

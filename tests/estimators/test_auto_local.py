@@ -1,6 +1,7 @@
 """Auto under ``local-attributes``: one collection, a choice by its reports, and everything after a fit."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from command import Invoke
+from conftest import with_few_epochs
 
 import graphveil as gv
 from graphveil.auto import AutoClassifier, stacking_weights
@@ -29,6 +31,14 @@ FIXED: dict[str, gv.Estimator] = {
 }
 
 Fit = tuple[AutoClassifier, Graph]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_epochs() -> Iterator[None]:
+    """Train a fifth of the epochs, which are enough to tell the methods apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_few_epochs(patch, "graphveil.local.lpgnn", 20)
+        yield
 
 
 def told_by_features(seed: int = 0, nodes: int = 240) -> Graph:

@@ -103,7 +103,7 @@ class Rows(torch.nn.Module):
 
 
 EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
-RECORD = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+RECORD = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "seed": 0}
 LOCAL = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
 METHODS: dict[str, Callable[[], Any]] = {
     "classcode": lambda: gv.ClassCode(**EDGE),

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 SMALL: dict[str, Any] = {
     "unit": "node-record",
-    "epsilon": 4.0,
+    "epsilon": 1.0,
     "delta": 1e-5,
     "seed": 0,
     "leaves": 8,

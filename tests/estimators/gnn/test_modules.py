@@ -21,7 +21,7 @@ with warnings.catch_warnings():  # of torch.jit, which torch_geometric still cal
     from torch_geometric.nn import GCNConv, SAGEConv
 
 Module = Callable[[int, int], nn.Module]
-GIVEN: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0, "epochs": 1}
+GIVEN: dict[str, Any] = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 1}
 NEIGHBORHOODS: list[dict[str, Any]] = [{"leaves": 4}, {"neighborhood": "neighbors", "layers": 2}]
 
 

@@ -163,7 +163,7 @@ def test_a_fit_is_charged_for_all_roots_that_a_record_reaches(
     (steps,) = model.plan_.event.events
     assert entry.label == "gnn" and model.guarantee.valid and model.guarantee.edge_use == "neighbors"
     assert isinstance(steps, PoissonRoots) and (steps.roots, steps.relation) == event
-    assert 0.999 * 4.0 <= model.guarantee.epsilon <= 4.0
+    assert 0.999 <= model.guarantee.epsilon <= SMALL["epsilon"]
     assert bool(weights(model).isfinite().all())
 
 
@@ -180,7 +180,7 @@ def test_more_sampled_edges_are_planned_if_high_noise_is_allowed(graph: Graph) -
 def test_the_guarantee_covers_parameters_and_no_prediction(graph: Graph) -> None:
     guarantee = make(unsafe_noise_seed=None).preview(graph).guarantee
     words = guarantee.formal_statement()
-    assert "the released weights are (4, 1e-05)-indistinguishable. The prediction for v would be" in words
+    assert "the released weights are (1, 1e-05)-indistinguishable. The prediction for v would be" in words
     assert "it is not covered by this statement" in words and "for 1 layer of messages" in words
     assert "noisy aggregates" not in words and "predictions for all nodes" not in words
     assert "all predictions" in guarantee.not_covered and guarantee.edge_epsilon is None

@@ -45,7 +45,7 @@ def test_a_fit_is_charged_as_one_release_at_the_target(graph: Graph, changes: di
     model = make(unsafe_noise_seed=None, **changes).fit(graph)
     (entry,) = ledger_of(graph.edge_set).entries
     assert entry.label == "gnn" and model.guarantee.valid
-    assert 0.999 * 4.0 <= model.guarantee.epsilon <= 4.0
+    assert 0.999 <= model.guarantee.epsilon <= SMALL["epsilon"]
     assert model.guarantee.edge_use == "read" and "own edge list" in model.guarantee.formal_statement()
     torch.testing.assert_close(model.predict_proba().sum(dim=1), torch.ones(graph.num_nodes))
     events = [event.events if isinstance(event, ByGroup) else (event,) for event in model.plan_.event.events]

@@ -78,9 +78,9 @@ def published(model: gv.RelationalClassifier) -> list[Tensor]:
 
 
 def other_rows(found: DrawnTables, rng: np.random.Generator) -> list[DrawnTables]:
-    """Return the tables with one row more, and with one row less, twice for each table."""
+    """Return the tables with one row more, and with one row less, for each table."""
     others = []
-    for table, rows in [*found.rows.items()] * 2:
+    for table, rows in found.rows.items():
         others.append(found.with_rows(table, [*rows, any_row(rng, found, table)]))
         if rows:
             gone = int(rng.integers(len(rows)))
