@@ -128,7 +128,7 @@ def fewer_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train little in ClassCode."""
+    """Train little in ClassCode, and for rows of tables."""
     from tests.estimators.conftest import with_little_training
 
     with_little_training(monkeypatch)

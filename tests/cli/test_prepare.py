@@ -44,7 +44,17 @@ def test_training_on_the_folder_equals_training_on_the_tables(
 ) -> None:
     out = tmp_path / "graph"
     assert invoke("prepare", *files.flags, "--out", out).code == 0
-    shared = ("--unit", "undirected-edge", "--epsilon", 2, "--unsafe-noise-seed", 1, "--no-baseline", "--set", "epochs=5")
+    shared = (
+        "--unit",
+        "undirected-edge",
+        "--epsilon",
+        2,
+        "--unsafe-noise-seed",
+        1,
+        "--no-baseline",
+        "--set",
+        "epochs=5",
+    )
     runs = {
         name: invoke("train gap", *data, *shared, "--json", "--out", tmp_path / name)
         for name, data in (

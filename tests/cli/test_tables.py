@@ -31,6 +31,12 @@ TABLES = [*PERSONS, *RATINGS, *LOGINS]
 COUNT, MOVIES = 120, 8
 
 
+@pytest.fixture(autouse=True)
+def one_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare no penalties in fits for rows, which takes most of their time."""
+    monkeypatch.setattr("graphveil.estimators.relational.rows._PENALTIES", (0.03,))
+
+
 @pytest.fixture
 def here(invoke: Invoke) -> Path:
     """A folder with persons, ratings, logins without a far end, and movies; rows repeat."""

@@ -72,10 +72,12 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
 
 
 def with_little_training(patch: pytest.MonkeyPatch) -> None:
-    """Train little in ClassCode, so that fits of small graphs take a moment."""
+    """Train little in ClassCode and for rows, so that fits of small graphs take a moment."""
     from graphveil.estimators.features import crossfit
+    from graphveil.estimators.relational import rows
 
     patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
     patch.setattr(edge, "_SMALL_STEPS", 2)
     patch.setattr(edge, "SEEDS", 1)
+    patch.setattr(rows, "_PENALTIES", (0.03,))
     patch.setattr("graphveil.papers.weights._STEPS", 3)
