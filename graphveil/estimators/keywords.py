@@ -1,8 +1,7 @@
 """Constructor keywords that several estimators share, and their defaults for each unit."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphveil._util import checks
 from graphveil.core.clipping.dpsgd import PrivateSchedule
@@ -64,22 +63,25 @@ class TrainingConfig:
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
-        usual = _USUAL[privacy_config.unit.level]
-        if privacy_config.on_records:
+        records = privacy_config.on_records
+        if records:
             _reject_mixing(given, privacy_config)
-        normed = usual.batch_norm if given.batch_norm is None else given.batch_norm
+        # On full batches of records: benchmarks/notes/008-node-level-gap.md.
+        epochs, rate = (60, 0.03) if records else (100, 0.01)
+        normed = not records if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
             layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
-            epochs=usual.epochs if given.epochs is None else given.epochs,
-            rate=usual.rate if given.learning_rate is None else given.learning_rate,
+            epochs=epochs if given.epochs is None else given.epochs,
+            rate=rate if given.learning_rate is None else given.learning_rate,
             weight_decay=given.weight_decay,
             batch_size=given.batch_size,
             patience=given.patience,
             clip=given.clip,
         )
-        for schedule in usual.schedules:
-            schedule(found)  # which rejects wrong settings
+        if not records:  # a batch may have one record, as nothing mixes them
+            found.nonprivate_schedule()  # which rejects wrong settings
+        found.private()
         return found
 
     def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
@@ -117,18 +119,3 @@ def _reject_mixing(given: NetworkKeywords, privacy_config: PrivacyConfig) -> Non
             "patience evaluates validation records after every epoch, and node-level units protect "
             "them. Omit it."
         )
-
-
-class _Usual(NamedTuple):
-    """Training under the units of a level: defaults, and the schedules that settings must suit."""
-
-    epochs: int
-    rate: float
-    batch_norm: bool
-    schedules: tuple[Callable[[TrainingConfig], object], ...]
-
-
-_ON_PUBLIC = _Usual(100, 0.01, True, (TrainingConfig.nonprivate_schedule, TrainingConfig.private))
-# On full batches: benchmarks/notes/008-node-level-gap.md. A batch may have one record, as nothing mixes them.
-_ON_RECORDS = _Usual(60, 0.03, False, (TrainingConfig.private,))
-_USUAL = {"edge": _ON_PUBLIC, "node": _ON_RECORDS, "none": _ON_PUBLIC}

@@ -250,12 +250,12 @@ class LinkMethod(Method):
             query = session.query(2 + len(directions), PairSumQuery)
             factor = query.unit_steps / query.each
             sums = release.answer(PairSumData(terms)).numpy() * factor
-            fitted = discriminant(sums, clipped(features), query.sigma[0] * factor)
+            weights, offset = discriminant(sums, clipped(features), query.sigma[0] * factor)
         metrics, curves = None, None
         if self.held_out:
-            scores = weighted(features, fitted.weights)
+            scores = weighted(features, weights)
             bounds = np.quantile(scores, QUANTILES)
-            data = PairHistogramData(terms, torch.from_numpy(fitted.weights), torch.from_numpy(bounds))
+            data = PairHistogramData(terms, torch.from_numpy(weights), torch.from_numpy(bounds))
             with session.stage("metrics"):
                 histogram = release.answer(data).numpy()
             cells = np.searchsorted(bounds, scores, side="right")
@@ -264,7 +264,7 @@ class LinkMethod(Method):
             metrics = noisy_metrics(histogram, shares, plan.queries[-1].noise[0], rng)
             curves = score_curves(histogram, shares)
         release.close()
-        trained = PairScores(terms, fitted.weights, fitted.offset, products, symmetric)
+        trained = PairScores(terms, weights, offset, products, symmetric)
         return FitResult(trained=trained, proba=None, learned={"metrics": metrics, "curves": curves})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> PairScores:
@@ -328,9 +328,9 @@ def _cluster_counts(
             found.append(torch.zeros(len(vectors), 1))
             continue
         points = points.new_empty(0)  # frees a table as large as the vectors
-        place = positions(noisy, ends * degrees, noise, (vectors, *found[-1:]))
-        found.append(place.directions)
-        points = torch.nn.functional.normalize(place.mean)
+        mean_positions, directions = positions(noisy, ends * degrees, noise, (vectors, *found[-1:]))
+        found.append(directions)
+        points = torch.nn.functional.normalize(mean_positions)
     return degrees, found
 
 

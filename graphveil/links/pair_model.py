@@ -5,7 +5,6 @@ Degrees, interactions, clusters and positions of nodes, a discriminant of pairs,
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -114,28 +113,19 @@ def clusters(points: Tensor, count: int, rng: np.random.Generator) -> Ids:
     return np.concatenate([nearest_center(part.astype(np.float64), centers) for part in parts])
 
 
-@dataclass(frozen=True, eq=False)
-class Positions:
-    """Posterior means of the nodes' latent positions, float32 (N, r), and the sum of their variances (N)."""
-
-    mean: Tensor
-    variance: Tensor
-
-    @property
-    def directions(self) -> Tensor:
-        """Positions over their expected length: shorter than one, and close to zero if little is known."""
-        length = (self.mean.square().sum(dim=1) + self.variance).sqrt().clamp_min(1e-6)
-        return self.mean / length[:, None]
-
-
-def positions(counts: Floats, degrees: Floats, noise: float, known: tuple[Tensor, ...]) -> Positions:
-    """Return the positions of nodes given noisy counts of their neighbors by cluster.
+def positions(
+    counts: Floats, degrees: Floats, noise: float, known: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor]:
+    """Return latent positions of nodes and their directions, given noisy counts of neighbors by cluster.
 
     A count is expected to be the product of the node's degree and the cluster's share of all ends. The
     differences, divided by the standard deviation of a Poisson count and its noise, have unit variance in
     each direction that shows no structure. Directions with more variance are kept, and at least one. In
     these the rows are noisy observations of positions. Their prior mean is a linear function of ``known``,
     fitted by least squares, and the variance around it is estimated by moments.
+
+    Both results are float32 (N, r). A direction is the posterior mean over its expected length: it is shorter
+    than one, and close to zero if little is known.
 
     Args:
         known: Public or released tables (N, d) that predict positions.
@@ -160,10 +150,10 @@ def positions(counts: Floats, degrees: Floats, noise: float, known: tuple[Tensor
     variance = _TAILS * np.maximum(excess.sum(axis=0) / np.square(precision).sum(), 1e-4)
     certainty = precision + 1 / variance
     mean = (gain[:, None] * seen + predicted / variance) / certainty
-    return Positions(
-        torch.from_numpy(mean.astype(np.float32)),
-        torch.from_numpy((1 / certainty).sum(axis=1).astype(np.float32)),
-    )
+    found = torch.from_numpy(mean.astype(np.float32))
+    spread = torch.from_numpy((1 / certainty).sum(axis=1).astype(np.float32))
+    length = (found.square().sum(dim=1) + spread).sqrt().clamp_min(1e-6)
+    return found, found / length[:, None]
 
 
 def _predicted(seen: Floats, gain: Floats, known: tuple[Tensor, ...]) -> Floats:
@@ -224,16 +214,10 @@ def whole_table(table: Tensor) -> Tensor:
     return (table * ((1 << TABLE_BITS - 1) / largest)).trunc_()
 
 
-@dataclass(frozen=True, eq=False)
-class Discriminant:
-    """The weights of a linear discriminant between edges and all pairs, and its offset."""
+def discriminant(sums: Floats, sample: Floats, noise: float) -> tuple[Floats, float]:
+    """Return the weights and the offset of a linear discriminant between edges and all pairs.
 
-    weights: Floats
-    offset: float
-
-
-def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
-    """Return w = S^-1 (mean of edges - mean of all pairs) from noisy sums of features over edges.
+    The weights are w = S^-1 (mean of edges - mean of all pairs), from noisy sums of features over edges.
 
     S is the mean of the covariances of edges and of all pairs. A difference of means is shrunk by the share
     of its square that the noise explains, and the covariance of edges toward that of all pairs.
@@ -257,7 +241,7 @@ def discriminant(sums: Floats, sample: Floats, noise: float) -> Discriminant:
     of_edges = (basis * np.maximum(values, _LEAST_SPREAD * size)) @ basis.T
     pooled = (spread + of_edges) / 2 + _RIDGE * size * np.eye(count)
     weights = np.linalg.solve(pooled, difference)
-    return Discriminant(weights, -float(weights @ (center + difference / 2)))
+    return weights, -float(weights @ (center + difference / 2))
 
 
 def noisy_metrics(

@@ -361,6 +361,23 @@ class Recommender(PairModel):
         ready = self._method_of(table).prepare(table.graph, FeatureScaling())
         return replace(ready, method=self.config, graph=table)
 
+    def preview(self, table: Interactions | Tables) -> PreparedFit:
+        """Return plan, guarantee and outputs of a fit, as ``prepare``.
+
+        Args:
+            table: Table to fit.
+
+        Returns:
+            The planned fit.
+
+        Raises:
+            GraphError, ConfigError: As ``prepare``.
+
+        Privacy:
+            Reads: public sizes. Charges: nothing.
+        """
+        return self.prepare(table)
+
     @partial(checked, skip=("table", "workspace"))  # checked inside
     def fit(
         self,

@@ -27,11 +27,11 @@ def drawn_features(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_discriminant_is_the_log_odds_of_normal_features(count: int, seed: int) -> None:
     edges, pairs = drawn_features(count, seed)
     products = (edges.T @ edges)[np.triu_indices(count)]
-    found = discriminant(np.r_[edges.sum(axis=0), products, len(edges)], pairs, 1e-9)
+    weights, offset = discriminant(np.r_[edges.sum(axis=0), products, len(edges)], pairs, 1e-9)
     laws = [multivariate_normal(part.mean(axis=0), np.atleast_2d(np.cov(pairs.T))) for part in (edges, pairs)]
     points = np.concatenate([edges[:200], pairs[:200]])
     odds = laws[0].logpdf(points) - laws[1].logpdf(points)
-    scores = points @ found.weights + found.offset
+    scores = points @ weights + offset
     error = np.abs(scores - odds) / (1 + np.abs(odds))
     assert error.max() < 0.05  # values, and not only their order
 

@@ -11,7 +11,6 @@ Everything here is post-processing of released values and public labels.
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -373,11 +372,15 @@ def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> D
     >>> decode(4 * codes, 0.1, codes).log_likelihoods.argmax(dim=1).tolist()
     [0, 1, 2]
     """
-    mixture = _Mixture.start(rows, sigma, codes)
-    blocks = _Moments.of(rows.to(torch.float64))
+    mixture, rows = _Mixture.start(rows, sigma, codes), rows.to(torch.float64)
+    # There are d^2 moments per aggregate. They are stored if they are small, otherwise computed again.
+    each = rows.element_size() * moments_of(rows.shape[1])
+    blocks = torch.split(rows, min(_BLOCK, max(_MIN_BLOCK, _MAX_STORED_BYTES // each)))
+    stored = tuple(map(_moments, blocks)) if each * len(rows) <= _MAX_STORED_BYTES else None
     for _ in range(iterations):
-        mixture = mixture.updated(sum((mixture.joint(block).T @ block for block in blocks), torch.zeros(())))
-    parts = [mixture.read(block) for block in blocks]
+        moments = stored or map(_moments, blocks)
+        mixture = mixture.updated(sum((mixture.joint(one).T @ one for one in moments), torch.zeros(())))
+    parts = [mixture.read(one) for one in stored or map(_moments, blocks)]
     return DecodedRows(*(torch.cat(kind) for kind in zip(*parts, strict=True)))
 
 
@@ -506,27 +509,6 @@ def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Te
     cross = h[:, :, None] * moved[..., None, :]
     left = n[..., None, None] * (h[:, :, None] * h[:, None, :] + S - s[..., None] * gain @ S)
     return n, n[..., None] * h + moved, left + cross + cross.mT + gain @ spread @ gain.mT
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """The moments of aggregates in blocks: stored if they are small, otherwise computed on each access.
-
-    There are d^2 numbers per aggregate, so all of them would be much larger than the aggregates.
-    """
-
-    blocks: tuple[Tensor, ...]
-    made: tuple[Tensor, ...] | None
-
-    @classmethod
-    def of(cls, rows: Tensor) -> "_Moments":
-        """Choose the blocks by public sizes."""
-        each = rows.element_size() * moments_of(rows.shape[1])
-        blocks = torch.split(rows, min(_BLOCK, max(_MIN_BLOCK, _MAX_STORED_BYTES // each)))
-        return cls(blocks, tuple(map(_moments, blocks)) if each * len(rows) <= _MAX_STORED_BYTES else None)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self.made) if self.made is not None else map(_moments, self.blocks)
 
 
 def decoding_memory(classes: int) -> float:
