@@ -99,7 +99,13 @@ def trained_weight_network(
     """Return the network that is trained on public labels, or None. Edges are not read."""
     generator = session.streams.torch("weights")
     network = weight_network(similarity, inputs.shape[1], generator)
-    if network is not None and isinstance(similarity, PublicNetworkWeight):
+    if network is None or not isinstance(similarity, PublicNetworkWeight):
+        return None
+
+    def learn() -> dict[str, Tensor]:
         nodes = view.labeled_in("train")
         similarity.fit(network, inputs[nodes].float(), view.y[nodes], generator)
+        return dict(network.state_dict())
+
+    network.load_state_dict(session.load_or_compute("weight-network", learn))
     return network

@@ -50,8 +50,8 @@ _WHY = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DendrogramRelease:
-    """Settings and steps of ``EdgeRR`` and ``PrivHRG``; mixed into a ``GraphMechanism``.
+class DendrogramRelease(GraphMechanism):
+    """Settings and steps of ``EdgeRR`` and ``PrivHRG``.
 
     Args:
         epsilon, max_edges: See ``GraphMechanism``.
@@ -64,11 +64,8 @@ class DendrogramRelease:
         seed: Seed of public randomness: the first tree, public steps, and edges within blocks.
     """
 
-    name: ClassVar[str]
     uses_public_edges: ClassVar[bool] = True  # whether public edges inform where private ones may be
 
-    epsilon: float
-    max_edges: int = MAX_EDGES
     structure: Structure = "public"
     tree_share: float = 0.5
     rounds: int | None = None
@@ -175,7 +172,7 @@ class DendrogramRelease:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EdgeRR(DendrogramRelease, GraphMechanism):
+class EdgeRR(DendrogramRelease):
     """A dendrogram of the listed nodes, noisy counts of its blocks, and as many random edges (HeteroRR).
 
     The dendrogram groups nodes with similar links (hierarchical random graph: Clauset et al., 2008;
@@ -203,7 +200,7 @@ class EdgeRR(DendrogramRelease, GraphMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivHRG(DendrogramRelease, GraphMechanism):
+class PrivHRG(DendrogramRelease):
     """``EdgeRR`` without public edges (Xiao, Chen, Tan: Network data release, 2014).
 
     Private edges alone determine a good tree, so ``structure`` is ``lazy_audited`` by default. Public edges

@@ -254,11 +254,11 @@ def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     sage = METHODS["sage-paper"]
     shapes = {
-        mode: METHODS[name](unit="undirected-edge", epsilon=3.0, perturb="arr").config.shape  # type: ignore[attr-defined]
+        mode: METHODS[name](unit="undirected-edge", epsilon=3.0, perturb="arr").config.shape.keywords  # type: ignore[attr-defined]
         for mode, name in (("strict", "sage"), ("paper", "sage-paper"))
     }
-    assert (shapes["strict"].depth, shapes["strict"].unit_rounds) == (2, False)
-    assert (shapes["paper"].depth, shapes["paper"].unit_rounds, shapes["paper"].unit) == (1, True, False)
+    assert shapes["strict"]["depth"] == 2 and "unit_rounds" not in shapes["strict"]
+    assert shapes["paper"]["depth"] == 1 and shapes["paper"]["unit_rounds"] and "unit" not in shapes["paper"]
     fits = [
         sage(**PAPER, epsilon=3.0, perturb="arr", seed=0, epochs=2, unsafe_noise_seed=1).fit(graph)  # type: ignore[arg-type]
         for _ in range(2)

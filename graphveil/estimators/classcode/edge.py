@@ -719,7 +719,10 @@ class EdgeLevelClassCode(Method):
         queries = session.planned.queries
         with session.stage("encoder"):
             public = public_posteriors(view, session, self.objective)
-            weight_model = self._weight_model(view, public.log, session)
+            weight_model = None
+            if self.similarity is not None:
+                network = trained_weight_network(self.similarity, view, public.log.exp(), session)
+                weight_model = EdgeWeightModel(self.similarity, network)
             clusters = choose_clusters(view, public.log, session)
         groups = groups_of(view)
         release = session.open(view, groups)
@@ -774,19 +777,6 @@ class EdgeLevelClassCode(Method):
         proba = decision.log.exp().to(torch.float32)
         learned = {"homophily": affinity.homophily}
         return FitResult(trained=trained, proba=proba, released=released, learned=learned)
-
-    def _weight_model(self, view: Graph, log_posteriors: Tensor, session: Session) -> EdgeWeightModel | None:
-        if self.similarity is None:
-            return None
-        network = weight_network(self.similarity, view.num_classes, session.streams.torch("weights"))
-        if network is not None:
-
-            def learn() -> State:
-                learned = trained_weight_network(self.similarity, view, log_posteriors.exp(), session)
-                return {} if learned is None else dict(learned.state_dict())
-
-            network.load_state_dict(session.load_or_compute("weights", learn))
-        return EdgeWeightModel(self.similarity, network)
 
     def decide(
         self,

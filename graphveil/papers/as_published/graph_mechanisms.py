@@ -231,7 +231,7 @@ class PaperARR(GraphMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperEdgeRR(DendrogramRelease, GraphMechanism):
+class PaperEdgeRR(DendrogramRelease):
     """``EdgeRR`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
@@ -243,7 +243,7 @@ class PaperEdgeRR(DendrogramRelease, GraphMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperPrivHRG(DendrogramRelease, GraphMechanism):
+class PaperPrivHRG(DendrogramRelease):
     """``PrivHRG`` with the source's own search of the tree.
 
     Guarantee: none; see the deviations.
