@@ -31,7 +31,6 @@ from graphveil.core.release import Release
 from graphveil.core.unit import NodeUnit
 from graphveil.core.view import kept_rows, map_records
 from graphveil.data import Graph
-from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.edge_weighting import (
     EdgeTrainedWeight,
     EdgeTraining,
@@ -197,12 +196,6 @@ class TrainedGap(TrainedModel):
             return None
         bounds = [query for query in plan.queries if isinstance(query, DegreeHIndexQuery)]
         hops = ReleasePlan(plan.unit, (*bounds, *hop_queries(plan)), plan.delta)
-        if any(query.groups > 1 for query in hops.queries):
-            raise NotImplementedGuaranteeError(
-                f"{self.method.name} under this unit cannot predict another graph, because its "
-                "predictions depend on which nodes have public labels. Fit it on that graph, which is a "
-                "new release with its own budget, or use method gap."
-            )
         # The plan itself if it has only hops: it also holds the calibration.
         return plan if len(hops.queries) == len(plan.queries) else hops
 
@@ -212,7 +205,7 @@ class TrainedGap(TrainedModel):
         if plan is not None:
             first = 0 if kept is None else len(kept.proba)
             queried = self.method.queried_graph(view, session)
-            release = session.open(queried, plan_record_groups(plan, view), first=first)
+            release = session.open(queried, first=first)
         rows, stds = self.aggregation.encode(view), hop_noise_stds(plan)
         known = None if kept is None else kept.rows
         aggregates = self.aggregation.aggregates(view, rows, release, session, known)
@@ -402,8 +395,8 @@ class NodeLevelGap(GapMethod):
     def fit(self, view: Graph, session: Session) -> FitResult:
         """Query both trainings and the hops in the order of the plan, and release accuracies if planned."""
         sizes = self.sizes_of(view)
-        groups = plan_record_groups(session.planned, view)
-        release = session.open(self.queried_graph(view, session), groups)  # recorded before any work
+        # Recorded before any work.
+        release = session.open(self.queried_graph(view, session), record_groups(view))
         with session.stage("encoder"):
             aggregation = Aggregation(self, self._encoder(view, release, session))
             encode = partial(aggregation.encode, view)
@@ -455,11 +448,6 @@ def hop_queries(plan: ReleasePlan) -> list[NeighborSumQuery | OutEdgeSumQuery | 
 
 def hop_noise_stds(plan: ReleasePlan | None) -> list[float] | None:
     return None if plan is None else [query.noise[-1] for query in hop_queries(plan)]
-
-
-def plan_record_groups(plan: ReleasePlan, view: Graph) -> Tensor | None:
-    """Return the public groups of records, if the plan distinguishes them."""
-    return record_groups(view) if any(query.groups > 1 for query in plan.queries) else None
 
 
 def named_aggregates(aggregates: list[Tensor]) -> dict[str, Tensor]:
