@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from syntax import trees, walked
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -50,8 +52,8 @@ def pages() -> Iterator[Prose]:
 
 def sources() -> Iterator[Prose]:
     """Yield the docstrings and the string literals of the package."""
-    for path in sorted((ROOT / "graphveil").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    for path, tree in trees().items():
+        nodes = walked(tree)
         documented = (
             node
             for node in nodes

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from syntax import trees, walked
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -149,8 +150,7 @@ def test_documented_names_have_docstrings() -> None:
 def test_arguments_of_a_docstring_are_on_the_line_of_their_description() -> None:
     """The generator of the reference pages omits an entry whose names are on two lines."""
     entry, found = re.compile(r"[\w*,. `]+( \([^)]*\))?:"), []
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "graphveil").rglob("*.py")]
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in (node for tree in trees().values() for node in walked(tree)):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef):
             continue
         for part in re.findall(

@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 
 import pytest
+from syntax import trees, walked
 
 from graphveil._util.files import as_path, atomic_folder, can_create, write_atomic, writing_folder
 from graphveil.errors import ConfigError
@@ -110,8 +111,6 @@ def test_folders_are_readable_for_others_unless_they_are_private(tmp_path: Path)
 
 # -- encodings ----
 
-PACKAGE = Path(__file__).parents[1] / "graphveil"
-
 
 def opens_text(call: ast.Call) -> bool:
     """Whether a call opens a file as text, in an encoding of the locale unless one is given."""
@@ -125,8 +124,8 @@ def opens_text(call: ast.Call) -> bool:
 
 
 def test_every_text_file_is_opened_with_an_encoding() -> None:
-    for path in PACKAGE.rglob("*.py"):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees().items():
+        for call in walked(tree):
             if isinstance(call, ast.Call) and opens_text(call):
                 named = {keyword.arg: keyword.value for keyword in call.keywords}
                 assert "encoding" in named, f"{path.name}:{call.lineno} leaves the encoding open"

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-PACKAGE = Path(__file__).parents[1] / "graphveil"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+from syntax import PACKAGE, trees, walked
 
 LAYERS = [  # upwards; parts on one line do not import each other
     {"_util", "errors"},
@@ -99,7 +97,7 @@ def place(path: Path, node: ast.AST) -> str:
 
 def imports(tree: ast.Module) -> Imports:
     """Yield each import of a file, at whatever depth, with the dotted name of what is imported."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -113,13 +111,13 @@ def ours(tree: ast.Module) -> Imports:
             yield node, target
 
 
-MODULES = {module_of(path): path for path in TREES}
-
-
-def dependencies(module: str) -> set[str]:
-    """Return what a module imports, in functions and for types too; of a package, its ``__init__``."""
-    targets = {target for _, target in ours(TREES[MODULES[module]])}
-    return {target if target in MODULES else target.rpartition(".")[0] for target in targets} - {module}
+def dependencies() -> dict[str, set[str]]:
+    """Return what each module imports, in functions and for types too; of a package, its ``__init__``."""
+    modules, found = {module_of(path): tree for path, tree in trees().items()}, {}
+    for module, tree in modules.items():
+        targets = {target for _, target in ours(tree)}
+        found[module] = {one if one in modules else one.rpartition(".")[0] for one in targets} - {module}
+    return found
 
 
 def circular(edges: dict[str, set[str]]) -> set[str]:
@@ -137,7 +135,7 @@ def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
 
 
 def test_every_part_of_the_package_has_a_layer() -> None:
-    parts = {part_of(path) for path in TREES} - ENTRANCES
+    parts = {part_of(path) for path in trees()} - ENTRANCES
     assert parts <= set(LEVEL)
 
 
@@ -152,8 +150,8 @@ def test_assertions_only_narrow_types() -> None:
     """``python -O`` removes assertions, so none may reject what a caller passes."""
     assert not [
         f"{place(path, node)}: {ast.unparse(node.test)}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, tree in trees().items()
+        for node in walked(tree)
         if isinstance(node, ast.Assert) and not _narrows(node.test)
     ]
 
@@ -173,8 +171,8 @@ def _narrows(test: ast.expr) -> bool:
 def test_every_import_is_absolute() -> None:
     assert not [
         place(path, node)
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, tree in trees().items()
+        for node in walked(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
 
@@ -182,7 +180,7 @@ def test_every_import_is_absolute() -> None:
 def test_imports_point_down() -> None:
     assert not [
         f"{place(path, node)}: {part_of(path)} may not import {target}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if part_of(path) not in ENTRANCES
         for node, target in ours(tree)
         if not _points_down(part_of(path), target.split(".")[1])
@@ -194,7 +192,7 @@ def test_the_core_imports_nothing_of_the_package_but_errors_and_utilities() -> N
     allowed = ("graphveil.core.", "graphveil.errors.", "graphveil._util.")
     assert not [
         f"{place(path, node)}: {target}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if part_of(path) == "core"
         for node, target in imports(tree)
         if target.split(".")[0] == "graphveil" and not target.startswith(allowed)
@@ -222,9 +220,9 @@ READERS = ("core/", "data/", "attacks/", "audit/", "papers/as_published/")
 def test_only_the_core_opens_handles(name: str) -> None:
     assert not [
         place(path, node)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if part_of(path) != "core" and path.relative_to(PACKAGE).as_posix() not in DOORS[name]
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if (isinstance(node, ast.alias) and node.name == name)
         or (name in ("_unwrap", "_unwrap_queried", "features_digest") and getattr(node, "attr", "") == name)
     ]
@@ -238,9 +236,9 @@ def test_nothing_but_the_core_reads_protected_fields_of_a_graph() -> None:
     """A method reads a view, in which protected fields are handles; a name says which of both it is."""
     assert not [
         f"{place(path, node)}: {ast.unparse(node)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if not path.relative_to(PACKAGE).as_posix().startswith(READERS)
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Attribute) and node.attr in PROTECTED
         if "graph" in _owner(node) or _owner(node) in ("scaled", "other", "data")
     ]
@@ -250,9 +248,9 @@ def test_one_function_records_entries_in_a_ledger() -> None:
     """``charge`` of the core; ledgers call each other, and a session records the history of a training."""
     found = {
         f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[len(PACKAGE.parts)] != "ledger" and path != PACKAGE / "core" / "ledger.py"
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "record"
         if node.args and ast.unparse(node.func.value) != "session"
     }
@@ -263,7 +261,7 @@ def test_a_guarantee_is_imported_with_its_words() -> None:
     """``graphveil.privacy`` sets ``Guarantee.words``, so parts above the core take the class from there."""
     assert not [
         f"{place(path, node)}: import Guarantee from graphveil.privacy"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if part_of(path) not in ("core", "privacy")
         for node, target in imports(tree)
         if target == "graphveil.core.guarantee.Guarantee"
@@ -274,7 +272,7 @@ def test_no_inner_part_imports_a_ring() -> None:
     inner = set(LEVEL) - RINGS - {"cli"}
     assert not [
         f"{place(path, node)}: {target}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if part_of(path) in inner
         for node, target in ours(tree)
         if target.split(".")[1] in RINGS
@@ -289,7 +287,7 @@ def _points_down(part: str, target: str) -> bool:
 
 
 def test_nothing_imports_in_a_circle() -> None:
-    found = circular({module: dependencies(module) for module in MODULES})
+    found = circular(dependencies())
     assert not found, sorted(found)
 
 
@@ -302,7 +300,7 @@ def test_circles_are_found() -> None:
 def test_each_foreign_package_has_one_home() -> None:
     assert not [
         f"{place(path, node)}: {target} lives in {HOMES[target.split('.')[0]]}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node, target in imports(tree)
         if part_of(path) not in HOMES.get(target.split(".")[0], {part_of(path)})
     ]
@@ -311,7 +309,7 @@ def test_each_foreign_package_has_one_home() -> None:
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     assert not [
         f"{place(path, node)}: import {name} lazily"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in _run_on_import(tree.body)
         for name in (
             [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
@@ -332,7 +330,7 @@ def _run_on_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom
 
 
 def test_nothing_is_pickled_seeded_globally_or_executed() -> None:
-    found = [(path, node, what) for path, tree in TREES.items() for node, what in _dangerous(tree)]
+    found = [(path, node, what) for path, tree in trees().items() for node, what in _dangerous(tree)]
     pickling = {path.relative_to(PACKAGE).as_posix() for path, _, what in found if _pickles(what)}
     assert pickling == MAY_PICKLE
     others = [(path, node, what) for path, node, what in found if not _pickles(what)]
@@ -377,14 +375,14 @@ def _dangerous(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             yield node, target
         if isinstance(node, ast.Import):
             torches |= {one.asname for one in node.names if one.name == "torch" and one.asname}
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Attribute) and node.attr in PICKLER_NAMES:
             yield node, ast.unparse(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             words = node.value.split(".")  # what import_module and __import__ are given
             if words[-1] in PICKLERS and all(word.isidentifier() for word in words):
                 yield node, node.value
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in walked(tree) if isinstance(node, ast.Call)):
         name, _, rest = ast.unparse(call.func).partition(".")
         if (f"torch.{rest}" if name in torches else ast.unparse(call.func)) in FORBIDDEN_CALLS:
             yield call, ast.unparse(call)

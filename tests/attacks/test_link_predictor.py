@@ -25,7 +25,7 @@ from graphveil.core.queries.pair_sums import EdgeProductQuery
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 
-FITS = 24
+FITS = 12
 EDGE = {"epsilon": 8.0, "delta": 1e-6, "dim": 12, "seed": 1}
 
 
