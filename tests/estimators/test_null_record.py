@@ -50,7 +50,7 @@ def test_a_record_that_overflows_raises_no_error() -> None:
         lambda **given: GAP(**given, out_degree_bound=2),
         lambda **given: ClassCode(**given),
         lambda **given: PrivateModule(module=nn.Linear, **given, epochs=2),
-        lambda **given: PrivateGNN(module=Mean, **given, epochs=2, leaves=4),
+        lambda **given: PrivateGNN(module=Mean, **given | {"epsilon": 1.0}, epochs=2, leaves=4),
     ],
     ids=["softmax", "network", "sampled network", "gap", "classcode", "module", "gnn"],
 )
@@ -58,7 +58,7 @@ def test_every_prediction_is_finite_for_any_record(build, loud: float, scaling: 
     graph = data(loud)
     graph.x[2, 0], graph.x[2, 1] = loud, -loud
     graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
-    model = build(unit="node-record", epsilon=1.0, delta=1e-3, seed=0, feature_scaling=scaling)
+    model = build(unit="node-record", epsilon=8.0, delta=1e-3, seed=0, feature_scaling=scaling)
     proba = model.fit(graph).predict_proba()
     assert proba.isfinite().all() and torch.allclose(proba.sum(dim=1), torch.ones(N))
 
