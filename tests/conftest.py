@@ -121,7 +121,7 @@ def data_root() -> Path:
 @pytest.fixture
 def fewer_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Release a part of the canaries that audits insert: bounds are then a few percent lower."""
-    fewer = {"_RELEASES": 32, "_FAMILIES": 40, "_COUNTED": 1 << 14}
+    fewer = {"_RECORDS": 1 << 10, "_RELEASES": 32, "_SCORES": 1 << 12, "_FAMILIES": 40, "_COUNTED": 1 << 14}
     for name, number in fewer.items():
         monkeypatch.setattr(f"graphveil.audit.query_canaries.{name}", number)
 

@@ -5,7 +5,7 @@ data are drawn from public facts (``generator``).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -332,16 +332,3 @@ def _of_feature_histograms(query: FeatureHistogramQuery, graph: NeighborView) ->
     drawn = graph.outcomes(bits * query.columns).reshape(-1, query.columns, bits)
     cells = np.where(graph.there[:, None], drawn @ (1 << np.arange(bits)) % query.cells, -1)
     return FeatureHistogramData(torch.from_numpy(cells[_counted(query, graph)].astype(np.int16)))
-
-
-_OF_THE_PLAN = ("center", "scale", "weights", "bounds")  # parts of data that are not of nodes or records
-
-
-def repeated(data: Any, count: int) -> Any:
-    """Return the data of a graph that consists of copies of the graph of some data."""
-    if isinstance(data, Tensor):
-        return data.repeat(count, *[1] * (data.ndim - 1))
-    if isinstance(data, tuple):
-        return tuple(repeated(part, count) for part in data)
-    parts = {name: repeated(part, count) for name, part in vars(data).items() if name not in _OF_THE_PLAN}
-    return replace(data, **parts)

@@ -1,15 +1,15 @@
-"""Canaries in single queries: copies of a query's worst neighbors, answered by the release path.
+"""Canaries in single queries: many copies of a query's worst neighbors, answered by the release path.
 
-By default a release is of one of two neighbors. Sums add up the equal changes of several copies. Where each
-canary has separate rows, node pairs or coordinates, one release contains thousands of independent ones. The
-same path with zero noise shows how far each moves the answer; the bound is about the noise. There are as
-many releases as the claim needs for a bound of about nine tenths of it.
+Each canary has separate rows, node pairs, cells or coordinates, so one release contains thousands of
+independent ones. The same path with zero noise shows how far each moves the answer; the bound is about
+the noise. There are as many releases as the claim needs for a bound of about nine tenths of it.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, singledispatch
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,9 @@ from graphveil.audit.bounds import (
     steps_bound,
     summed_gaussian,
 )
-from graphveil.audit.example_data import NeighborView, example_data, reason_without_example, repeated
-from graphveil.audit.noise import GaussianLaw, Law, LossLowerBound
+from graphveil.audit.example_data import NeighborView, example_data, reason_without_example
+from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law
 from graphveil.audit.query_neighbor_tests import (
-    ROUNDING,
-    charged_loss,
     law,
     own_rows,
     with_degree_bound,
@@ -41,13 +39,17 @@ from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.accounting.gaussian import epsilon_of
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.edges.node_pairs import Domain
-from graphveil.core.events import ByGroup, Event, Gaussian, PoissonGaussian, PureDP, Relation
+from graphveil.core.events import Event, Gaussian, PoissonGaussian, PureDP, Relation
 from graphveil.core.keys import ReleaseKey, canonical
 from graphveil.core.ledger import MemoryLedger
-from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.dendrogram import BlockCountData, BlockCountQuery, Dendrogram, DendrogramBlocks
-from graphveil.core.queries.edge_counts import EdgeCountQuery, NeighborCountData, NeighborCountQuery
+from graphveil.core.queries.edge_counts import (
+    EdgeCountData,
+    EdgeCountQuery,
+    NeighborCountData,
+    NeighborCountQuery,
+)
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
 from graphveil.core.queries.graph_queries import (
     EdgeResponseData,
@@ -55,7 +57,7 @@ from graphveil.core.queries.graph_queries import (
     TopNodePairsData,
     TopNodePairsQuery,
 )
-from graphveil.core.queries.held_out import HeldOutPairs, is_chosen_direction
+from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.list_products import (
     MAX_COLUMNS,
     NO_COLUMN,
@@ -70,10 +72,28 @@ from graphveil.core.queries.out_edge_sums import (
     OutEdgeSumQuery,
     simplex_codes,
 )
-from graphveil.core.queries.pair_sums import EdgePairQuery
-from graphveil.core.queries.projected_sums import ProjectedSumData, ProjectedSumQuery
-from graphveil.core.queries.record_counts import RecordCountQuery
-from graphveil.core.queries.row_counts import RowCountQuery
+from graphveil.core.queries.pair_sums import (
+    EdgeProductData,
+    EdgeProductQuery,
+    PairHistogramData,
+    PairHistogramQuery,
+    PairSumData,
+    PairSumQuery,
+    PairTerms,
+)
+from graphveil.core.queries.projected_sums import (
+    ClassMomentsData,
+    ClassMomentsQuery,
+    DegreeHIndexData,
+    DegreeHIndexQuery,
+    ProjectedSumData,
+    ProjectedSumQuery,
+)
+from graphveil.core.queries.record_counts import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+)
+from graphveil.core.queries.row_counts import RowCountData, RowCountQuery
 from graphveil.core.queries.training_steps import DPSGDQuery, TreeStepsQuery
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
@@ -146,9 +166,7 @@ class CanaryContext:
 
 @lru_cache(maxsize=64)
 def single_query_plan(plan: ReleasePlan, query: Query, count: int = 1) -> ReleasePlan:
-    """Return a plan of one query, answered several times; its delta only checks the plan's sampler."""
-    delta = min(0.5, count * plan.delta)
-    return replace(plan, queries=(query,) * count, delta=delta, slack=0.0, alternatives=())
+    return replace(plan, queries=(query,) * count, slack=0.0, alternatives=())
 
 
 def _answer(
@@ -203,20 +221,20 @@ def build_canaries(query: Query, context: CanaryContext) -> Canaries | CanaryRes
     """Return the canaries of a query, or why there are none.
 
     By default each release has one canary: one of two neighboring small graphs is answered, those of a few
-    hundred whose answers differ most by the query's own law. Kinds of queries with room for many canaries in
-    a release, or with worse neighbors than small graphs have, register a function here.
+    hundred whose answers differ most by the query's own law. Kinds of queries whose releases have room for
+    many canaries at once register a function here, which needs less time and certifies more.
     """
     return reason_without_example(query) or _of_small_graphs(query, context)
 
 
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
-    """Insert canaries into a query, each by a fair coin, and return the result, or why there are none.
+    """Insert canaries into a query and return the result, or why there are none."""
+    built = build_canaries(query, context)
+    return release_canaries(query, context, built) if isinstance(built, Canaries) else built
 
-    Sums have Gaussian scores, and detections are counted.
-    """
-    canaries = build_canaries(query, context)
-    if not isinstance(canaries, Canaries):
-        return canaries
+
+def release_canaries(query: Query, context: CanaryContext, canaries: Canaries) -> CanaryResult:
+    """Release the canaries, each by a fair coin. Sums have Gaussian scores, and detections are counted."""
     rounds, answers = canaries.rounds, canaries.answers
     coins = context.coins(rounds * canaries.count).reshape(rounds, canaries.count)
     found = [
@@ -228,8 +246,6 @@ def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
         bound = context.gaussian(scores, present, canaries.edges)
         return _result(query, context, len(scores), Gaussian(bound.mu or 0.0), bound)
     bound = counted_runs(scores, present, context.confidence)
-    epsilon, most = bound.epsilon / canaries.edges, bound.max_certifiable / canaries.edges
-    bound = replace(bound, epsilon=epsilon, max_certifiable=most)
     if canaries.compete:
         right = int((scores & present).sum())
         bound = one_run(len(present), int(scores.sum()), right, confidence=context.confidence)
@@ -244,133 +260,63 @@ def _result(
     return CanaryResult(query.describe().stage, count, certified, claimed, bound)
 
 
-# -- any query with example data: neighbors among small graphs, and one canary in each release --------------
+# -- any query with example data: one pair of small graphs, and one canary in each release ------------------
 
 _FAMILIES, _NEIGHBORS = 60, 4  # small graphs, and neighbors of each, among which the pair is searched
-_RELEASES, _ANSWERS = 1 << 6, 1 << 6  # with one canary, and answers of each
-_SHIFT, _EPSILON = 6.0, 2.0  # of a group of equal changes: standard deviations of the noise, or pure epsilon
-_ATTAINED = 0.99  # of the charged loss: no better pair is searched
-_MAX_GROUP, _MAX_COPIES = 1 << 13, 1 << 16
-_SUMS = (EdgeCountQuery, RowCountQuery, EdgePairQuery, RecordCountQuery)  # to which equal changes add up
-
-
-@dataclass(frozen=True, eq=False)
-class SmallPair:
-    """Two neighboring small graphs as inputs of a query.
-
-    Args:
-        place: Nodes where they differ.
-        sides: Edges and data of both.
-    """
-
-    query: Query
-    view: NeighborView
-    place: tuple[int, ...]
-    sides: list[tuple[Adjacency, QueryData[Any]]]
-    groups: Tensor | None
-
-    def law(self, answer: Floats, unit: Unit) -> Law:
-        """Return the law around an answer, without rows that only the changed node receives."""
-        answer[list(own_rows(self.query, unit, self.place))] = 0.0
-        return law(self.query, self.view, answer)
-
-    def laws(self, context: CanaryContext) -> tuple[Law, Law, LossLowerBound]:
-        """Return the laws of both sides, and the loss of one against the other."""
-        before, after = (
-            self.law(context.exact(self.query, *side, self.groups), context.unit) for side in self.sides
-        )
-        return before, after, before.against(after, 0.0)
-
-    def copies(self, most: int) -> tuple["SmallPair", int]:
-        """Return disjoint copies, and in how many of them the sides differ.
-
-        In others, a hash of the ids of the two nodes would choose another part or direction of the pair.
-        """
-        nodes, offsets = self.view.nodes, self.view.nodes * np.arange(_MAX_COPIES)
-        differs = np.ones(_MAX_COPIES, dtype=bool)
-        if len(self.place) == 2:
-            ends = [end + offsets for end in self.place]
-            choices = [is_chosen_direction(*ends)]
-            if isinstance(self.query, EdgePairQuery):
-                choices.append(self.query.held_out.contains(*ends))
-            differs = np.all([one == one[0] for one in choices], axis=0)
-        count = int(np.flatnonzero(differs)[:most][-1]) + 1
-        equal, differing = offsets[:count][~differs[:count]], offsets[:count][differs[:count]]
-        (first, _), _ = self.sides
-        sides = []
-        for edges, data in self.sides:
-            parts = ((edges, differing), (first, equal))
-            ends = [one.edge_index().numpy()[:, :, None] + place for one, place in parts]
-            source, target = np.concatenate([one.reshape(2, -1) for one in ends], axis=1)
-            stored = Adjacency.from_edges(source, target, num_nodes=nodes * count, directed=True)
-            sides.append((replace(stored, directed=edges.directed), repeated(data, count)))
-        groups = None if self.groups is None else self.groups.repeat(count)
-        return replace(self, sides=sides, groups=groups), len(differing)
+_RECORDS = 1 << 11  # releases of single canaries
+SmallPair = tuple[NeighborView, tuple[int, ...], list[tuple[Adjacency, QueryData[Any]]]]
 
 
 def _of_small_graphs(query: Query, context: CanaryContext) -> Canaries | str:
-    """Release one of two neighbors, and compare how likely the answer is under both.
+    """Release one of two neighbors, and compare how likely the answer is under both."""
 
-    Of queries that add up equal changes, the neighbors differ in several copies of one change. Together they
-    move the answer by a few standard deviations, so that large noise needs no more releases than small.
-    """
-    if isinstance(query, RecordCountQuery) and query.groups > 1 and not query.pays[context.group]:
-        return "records of this group are not counted"
-    if isinstance(query.law, EdgeRandomizedResponse):
-        return "its answers are sets of node pairs"
-    event = query.event(context.unit)
-    charges = [
-        charged_loss(part, context.pair) for part in (event.events if isinstance(event, ByGroup) else [event])
-    ]
-    charged = max(charges, key=lambda one: one.at)
-    best, largest = None, LossLowerBound()
-    for pair in _small_pairs(query, context):
-        *_, loss = pair.laws(context)
-        if max(loss.mu, loss.pure) > max(largest.mu, largest.pure):
-            best, largest = pair, loss
-        if charged.share(largest) > _ATTAINED:
-            break
+    def law_around(answer: Floats, view: NeighborView, own: tuple[int, ...]) -> Law:
+        answer[list(own)] = 0.0
+        return law(query, view, answer)
+
+    best, largest = None, 0.0
+    for view, own, sides in _small_pairs(query, context):
+        groups = view.groups if query.needs_groups else None
+        before, after = (law_around(context.exact(query, *side, groups), view, own) for side in sides)
+        loss = before.against(after, 0.0)
+        if max(loss.mu, loss.pure) > largest:
+            best, largest = (view, own, sides, groups, before, after, loss.mu), max(loss.mu, loss.pure)
     if best is None:
-        return "no pair of small graphs of these groups differs in its answer"
-    chosen, edges = best, 1
-    if isinstance(query, _SUMS):
-        wanted = _SHIFT / largest.mu if largest.mu else _EPSILON / largest.pure
-        chosen, edges = best.copies(min(_MAX_GROUP, max(1, round(wanted))))
-    before, after, loss = chosen.laws(context)
+        return "no pair of small graphs differs in its answer"
+    view, own, sides, groups, before, after, mu = best
 
-    def score(answers: Floats) -> npt.NDArray[Any]:
-        seen = [chosen.law(answer, context.unit) for answer in answers]
-        ratio = np.array([_log_likelihood(after, one) - _log_likelihood(before, one) for one in seen])
-        return ratio / loss.mu if loss.mu else ratio > loss.pure * (1 - ROUNDING)
+    def score(answer: Floats) -> npt.NDArray[Any]:
+        seen = law_around(answer, view, own)
+        ratio = np.array([_log_likelihood(after, seen) - _log_likelihood(before, seen)])
+        return ratio / mu if mu else ratio > 0
 
-    def insert(coins: Coins) -> tuple[Adjacency, Any]:
-        return chosen.sides[int(coins[0])]
-
-    return Canaries(query, 1, insert, score, _RELEASES, chosen.groups, edges, _ANSWERS)
+    return Canaries(query, 1, lambda coins: sides[int(coins[0])], score, _RECORDS, groups)
 
 
 def _small_pairs(query: Query, context: CanaryContext) -> Iterator[SmallPair]:
-    """Yield neighboring small graphs that differ in a record, or edge, of the context's groups."""
+    """Yield neighboring small graphs that differ in a record, or edge, of the context's groups.
+
+    Of each pair these are the public facts, the rows that only the changed node receives, and both inputs.
+    """
     unit, seed = context.unit, int(context.rng.integers(1 << 30))
-    ends = context.pair if not isinstance(query, RowCountQuery) else (query.pays.index(True),) * 2
     for number in range(_FAMILIES):
         drawn = family(unit, np.random.default_rng([seed, number]), (seed, number))
         for neighbor in () if drawn is None else drawn.neighbors[:_NEIGHBORS]:
             assert drawn is not None
             groups = torch.full((drawn.public.nodes,), context.group)
             if not isinstance(unit, NodeUnit):
-                groups[list(neighbor.place)] = torch.tensor(ends)
+                groups[list(neighbor.place)] = torch.tensor(context.pair)
             view = NeighborView(drawn.graph, drawn.public, groups % query.groups, 0)
             other = replace(view, graph=neighbor.graph)
             first = example_data(query, view)
             second = example_data(query, other) if isinstance(unit, NodeUnit) else first
             if first is not None and second is not None:
                 weighted = query.reads_edge_weights
-                edges = (adjacency(one.graph, one.public, weighted=weighted) for one in (view, other))
-                sides = list(zip(edges, (first, second), strict=True))
-                yield SmallPair(
-                    query, view, neighbor.place, sides, view.groups if query.needs_groups else None
-                )
+                sides = [
+                    (adjacency(one.graph, one.public, weighted=weighted), data)
+                    for one, data in ((view, first), (other, second))
+                ]
+                yield view, own_rows(query, unit, neighbor.place), sides
 
 
 def _log_likelihood(found: Law, seen: Law) -> float:
@@ -378,8 +324,17 @@ def _log_likelihood(found: Law, seen: Law) -> float:
 
     ``seen`` is the law around the answer.
     """
-    apart = (seen.value - found.value) / found.scale
-    return -float(np.square(apart).sum() / 2 if isinstance(found, GaussianLaw) else np.abs(apart).sum())
+    match found, seen:
+        case GaussianLaw(), GaussianLaw():
+            return -float(np.square((seen.value - found.value) / found.scale).sum()) / 2
+        case LaplaceLaw(), LaplaceLaw():
+            return -float(np.abs((seen.value - found.value) / found.scale).sum())
+        case FlipLaw(), FlipLaw():
+            right = seen.value == found.value
+            return float(np.log(np.where(right, 1 - found.scale, found.scale)).sum())
+    raise NotImplementedError(
+        f"canaries in small graphs are not supported for answers of type {type(found).__name__}"
+    )
 
 
 # -- rows: disjoint stars and sources ----------------------------------------------------------------------
@@ -524,20 +479,21 @@ def _of_rows(
     return Canaries(query, count, insert, score, rounds, groups)
 
 
+# -- counts: each canary moves a count, a cell or a candidate of its own -----------------------------------
+
+# More classes and candidates than the query has: the noise has the same law, and each canary its own count.
+_CLASSES, _CANDIDATES = 64, 1 << 12
+
+
 @build_canaries.register
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Canaries:
     """Undirected edges of disjoint pairs: the count that one moves is at least one, or not."""
     narrow = replace(query, classes=1)  # the law of a count is the same
     open_pairs = HeldOutPairs(0.0, 0) if query.held_out is None else query.held_out
-    first = 2 * np.arange(canaries_per_release(1, 2))
-    first = first[~open_pairs.contains(first, first + 1)]
+    first = _pairs(open_pairs, canaries_per_release(1, 2), held=False)
     count, ends = len(first), np.stack([first, first + 1], axis=1)
     none = torch.zeros(int(first[-1]) + 2, dtype=torch.int64)
-    star, data = partial(_stars, nodes=len(none), directed=context.directed), NeighborCountData(none)
-
-    def insert(coins: Coins) -> tuple[Adjacency, NeighborCountData]:
-        return star(first[coins]), data
-
+    insert = _pair_edges(first[:, None], NeighborCountData(none), directed=context.directed)
     reached = (context.exact(narrow, *insert(np.ones(count, dtype=bool)), none) > 0.5)[ends]
 
     def score(answer: Floats) -> Coins:
@@ -546,6 +502,97 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
 
     rounds = context.rounds(count, query.sensitivity(context.unit) * query.epsilon)
     return Canaries(narrow, count, insert, score, rounds, none)
+
+
+@build_canaries.register
+def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> Canaries | str:
+    """An edge for each cell, in a table of more classes."""
+    pays = [group for group, counted in enumerate(query.labeled) if counted]
+    here, there = context.pair
+    if query.groups > 1 and not (query.labeled[here] and query.labeled[there]):
+        return "the pair of groups with the largest privacy cost is not counted"
+    wide, every = replace(query, classes=_CLASSES), np.indices((_CLASSES, _CLASSES)).reshape(2, -1)
+    cells = every if context.directed else every[:, every[0] <= every[1]]
+    count = cells.shape[1]
+    data, groups = EdgeCountData(torch.from_numpy(cells.T.ravel().copy())), torch.full((2 * count,), pays[0])
+    insert = _pair_edges(2 * np.arange(count)[:, None], data, directed=context.directed)
+    rounds, sigma = context.rounds(count, 1 / query.sigma[0]), query.sigma[0]
+    return Canaries(wide, count, insert, lambda answer: answer[*cells] / sigma, rounds, groups)
+
+
+@build_canaries.register
+def _of_row_counts(query: RowCountQuery, context: CanaryContext) -> Canaries:
+    """Rows of owners in a counted group, each with a cell of its own."""
+    count = canaries_per_release(1, 2)
+    owners, nodes = 2 * np.arange(count), 2 * count
+    starts = torch.arange(nodes) // 2
+    data = RowCountData(torch.zeros_like(starts), starts, torch.zeros_like(starts))
+    groups = torch.full((nodes,), query.pays.index(True))
+
+    def insert(coins: Coins) -> tuple[Adjacency, RowCountData]:
+        return _stars(owners[coins], nodes, directed=True), data
+
+    rounds, wide = context.rounds(count, query.epsilon), replace(query, cells=count)
+    return Canaries(wide, count, insert, lambda answer: answer > 0.5, rounds, groups)
+
+
+@build_canaries.register
+def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> Canaries | str:
+    """A record for each run of candidates, right about all of them, in a tally of more candidates."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    each = query.candidates
+    count, run = max(1, _CANDIDATES // each), np.ones((1, each), dtype=bool)
+    graph = Adjacency.from_edges([], [], num_nodes=2, directed=True)  # which counts of records do not read
+    return Canaries(
+        query=replace(query, candidates=count * each),
+        count=count,
+        insert=lambda coins: (graph, AccuracyCountData(torch.from_numpy(np.kron(np.diag(coins), run)))),
+        score=lambda answer: answer.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)),
+        rounds=context.rounds(count, math.sqrt(each) / query.sigma),
+        groups=torch.full((2,), context.group),
+    )
+
+
+_CLIQUE, _MOMENTS = 9, 1 << 9  # nodes of a graph, and classes of a release
+
+
+@build_canaries.register
+def _of_h_indices(query: DegreeHIndexQuery, context: CanaryContext) -> Canaries:
+    """One node of a clique, in each release."""
+    every = np.array(list(combinations(range(_CLIQUE), 2))).T
+
+    def insert(coins: Coins) -> tuple[Adjacency, DegreeHIndexData]:
+        ends = every if coins[0] else every[:, every[0] > 0]
+        return Adjacency.from_edges(*ends, num_nodes=_CLIQUE, directed=False), DegreeHIndexData()
+
+    each = replace(query, failure=query.failure / _ANSWERS)  # with the same noise
+    return Canaries(
+        each, 1, insert, lambda found: found[:, 0] / query.sigma, _RELEASES // 2, answers=_ANSWERS
+    )
+
+
+@build_canaries.register
+def _of_moments(query: ClassMomentsQuery, context: CanaryContext) -> Canaries | str:
+    """A record for each class, of more classes, with a row of the largest norm."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    count = max(2, min(NUMBERS // (query.dim + 1), _MOMENTS))
+    wide, classes = replace(query, classes=count), torch.arange(count)
+    replaced = getattr(context.unit, "replace_one", False)
+    graph = Adjacency.from_edges([], [], num_nodes=2, directed=True)  # which counts of records do not read
+    along = np.zeros(query.dim + 1)  # the direction of the change
+    along[0], along[-1] = math.sqrt(1 - query.count_share), 0.0 if replaced else math.sqrt(query.count_share)
+    scales = query.factors().numpy() * along / (np.linalg.norm(along) * query.sigma)
+
+    def insert(coins: Coins) -> tuple[Adjacency, ClassMomentsData]:
+        inside, rows = torch.from_numpy(coins), torch.zeros(count, query.dim, dtype=torch.float64)
+        rows[:, 0] = torch.where(inside, query.radius, -query.radius)
+        return graph, ClassMomentsData(rows, classes if replaced else torch.where(inside, classes, -1))
+
+    shift = (2 * along[0] if replaced else 1.0) / query.sigma
+    rounds, groups = context.rounds(count, shift / 2), torch.full((2,), context.group)
+    return Canaries(wide, count, insert, lambda answer: answer @ scales, rounds, groups)
 
 
 # -- released graphs: every node pair, or one in every block, is an edge or not; public edges stay ---------
@@ -688,7 +735,80 @@ def _of_steps(
     return _result(query, context, scores.size, certified, bound)
 
 
-# -- products of lists: every item is on one list ------------------------------------------------------------
+# -- features of node pairs: a canary is a group of edges, each of which has an equal part in its score -----
+
+_SHIFT, _MAX_EDGES = 4.0, 1 << 13  # of a score, in standard deviations of the noise, and edges of a release
+_DIM, _CELLS, _SCORES = 1 << 6, 1 << 8, 1 << 14  # canaries in a release, and in all of them
+_RELEASES, _ANSWERS = 1 << 6, 1 << 6  # with one canary, and answers of each
+PairQuery = EdgeProductQuery | PairHistogramQuery | PairSumQuery
+
+
+def _pairs(held_out: HeldOutPairs, count: int, *, held: bool) -> Indices:
+    """Return the smaller ids of disjoint pairs (i, i + 1) that are held out, or that are not."""
+    share = held_out.share if held else 1 - held_out.share
+    first = 2 * np.arange(math.ceil(4 * count / share) + 64)
+    chosen: Indices = first[held_out.contains(first, first + 1) == held][:count]
+    return chosen
+
+
+def _pair_groups(query: PairQuery, count: int, *, held: bool = False) -> tuple[Indices, int]:
+    """Return the smaller ids of the pairs of each group, shape (count, edges of a group), and all nodes.
+
+    The group moves its score by a few standard deviations, so large noise needs no more canaries than small.
+    """
+    each = min(math.ceil(_SHIFT * query.sigma[0]), _MAX_EDGES // count)
+    first = _pairs(query.held_out, count * each, held=held).reshape(count, each)
+    return first, int(first.max()) + 2
+
+
+def _pair_edges(first: Indices, data: Any, *, directed: bool) -> Insert:
+    """Return what inserts the edges (i, i + 1) of some canaries; ``first`` has each i, (count, edges)."""
+    star = partial(_stars, nodes=int(first.max()) + 2, directed=directed)
+    return lambda coins: (star(first[coins].ravel()), data)
+
+
+@build_canaries.register
+def _of_edge_products(query: EdgeProductQuery, context: CanaryContext) -> Canaries:
+    """Edges between nodes with equal unit vectors; those of each group have a column of their own."""
+    first, nodes = _pair_groups(query, _DIM)
+    vectors = torch.zeros(nodes, _DIM)
+    for column, group in enumerate(torch.from_numpy(first)):
+        vectors[group, column] = vectors[group + 1, column] = 1.0
+    wide, rounds, sigma = replace(query, dim=_DIM), _SCORES // _DIM, query.sigma[0]
+    insert = _pair_edges(first, EdgeProductData(vectors), directed=not query.symmetric)
+    return Canaries(wide, _DIM, insert, lambda found: np.diag(found) / sigma, rounds, edges=first.shape[1])
+
+
+@build_canaries.register
+def _of_pair_histograms(query: PairHistogramQuery, context: CanaryContext) -> Canaries | str:
+    """Held-out edges; those of each group have a cell of their own."""
+    if not query.held_out.share:
+        return "no pair is held out"
+    first, nodes = _pair_groups(query, _CELLS, held=True)
+    table, one = torch.zeros(nodes, 1), torch.ones(1).double()
+    for cell, group in enumerate(torch.from_numpy(first)):
+        table[group] = table[group + 1] = cell
+    terms = PairTerms((table,), (torch.ones_like(table),), 0 * one, one)
+    data = PairHistogramData(terms, one, torch.arange(_CELLS - 1).double() + 0.5)
+    wide, rounds, sigma = replace(query, terms=1, cells=_CELLS), _SCORES // _CELLS, query.sigma[0]
+    insert = _pair_edges(first, data, directed=not query.symmetric)
+    return Canaries(wide, _CELLS, insert, lambda found: found / sigma, rounds, edges=first.shape[1])
+
+
+@build_canaries.register
+def _of_pair_sums(query: PairSumQuery, context: CanaryContext) -> Canaries:
+    """One group of edges, or none, with a single feature of size one: the largest possible contribution.
+
+    Each moves the feature, its square, and the number of edges by 1 / sqrt(3).
+    """
+    first, nodes = _pair_groups(query, 1)
+    table, one = torch.ones(nodes, 1), torch.ones(1).double()
+    data = PairSumData(PairTerms((table,), (table,), 0 * one, one))
+    wide, scale = replace(query, terms=1), math.sqrt(3) * query.sigma[0]
+    insert = _pair_edges(first, data, directed=not query.symmetric)
+    score, edges = (lambda found: found.sum(axis=1) / scale), first.shape[1]
+    return Canaries(wide, 1, insert, score, _RELEASES, edges=edges, answers=_ANSWERS)
+
 
 _LISTS = 256  # of a release
 _LIST_RELEASES = 8  # between two looks at the number of canaries

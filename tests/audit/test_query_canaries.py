@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 
 import graphveil.core
+from audit.test_query_neighbor_tests import underpriced
 from graphveil.audit import (
     audit_feature_mechanism,
     audit_label_mechanism,
     audit_plan,
     canaries,
+    query_canaries,
 )
 from graphveil.audit.example_data import example_data
-from graphveil.audit.query_canaries import CanaryContext, CanaryResult, build_canaries, insert_canaries
+from graphveil.audit.query_canaries import (
+    Canaries,
+    CanaryContext,
+    CanaryResult,
+    build_canaries,
+    insert_canaries,
+    release_canaries,
+)
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.queries.dendrogram import BlockCountQuery, TreeSearchQuery
@@ -48,7 +57,6 @@ from graphveil.core.unit import (
     Person,
     Row,
     UndirectedEdge,
-    Unit,
 )
 from graphveil.mechanisms import (
     EvenAllocation,
@@ -77,6 +85,7 @@ COUNTED = (  # not summed
     "blocks",
     "total",
 )
+GROUPS = ("edge products", "products of stored edges", "pair sums", "pair histogram")
 
 PLANS = {
     "hops": ReleasePlan(EDGE, hops(1.0, 2, 8), DELTA),
@@ -199,7 +208,7 @@ PLANS = {
 def test_canaries_certify_most_of_a_claim_and_no_more(name: str) -> None:
     found = audit_plan(PLANS[name], unsafe_noise_seed=5)
     assert found.is_valid, f"canaries certify {found.epsilon:.4f} of {found.claimed:.4f}"
-    assert found.share > 0.8, f"they certify {100 * found.share:.0f} % only"
+    assert found.share > (0.9 if name in GROUPS else 0.8), f"they certify {100 * found.share:.0f} % only"
     for one in found.planted:  # sums have no maximum, counts have one
         assert (one.bound.max_certifiable == math.inf) == (name not in COUNTED)
         assert one.bound.epsilon < one.bound.max_certifiable
@@ -258,7 +267,6 @@ def test_star_has_the_maximum_degree_of_leaves() -> None:
         EdgeProductQuery(2, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
         PairSumQuery(3, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
         PairHistogramQuery(2, 3, sigma=(20.0,), symmetric=True, held_out=HeldOutPairs(0.1, 0)),
-        EdgeCountQuery("t", (True,), 5, (20.0,)),
     ],
     ids=lambda query: query.kind,
 )
@@ -266,24 +274,19 @@ def test_groups_of_edges_certify_most_of_a_small_claim(query: Any) -> None:
     plan = ReleasePlan(EDGE, (query,), DELTA)
     found = insert_canaries(query, CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5))
     assert isinstance(found, CanaryResult) and found.bound.mu is not None
-    assert 0.85 / 20 < found.bound.mu <= 1 / 20
+    assert 0.9 / 20 < found.bound.mu <= 1 / 20
     assert privacy_curve(found.certified).epsilon(DELTA) == found.bound.epsilon <= found.claimed
 
 
 @pytest.mark.parametrize(
-    ("unit", "query", "stage"),
-    [
-        (EDGE, NeighborCountQuery("all", (0,), 0.1, 16), "neighbor counts (16 per node)"),
-        (EDGE, NeighborCountQuery("all", None, 0.05, 16), "neighbor counts (16 per node)"),
-        (DirectedEdge(), RowCountQuery("all", (True,), 0.1, 9), "row counts (9 cells)"),
-    ],
+    "query", [NeighborCountQuery("all", (0,), 0.1, 16), NeighborCountQuery("all", None, 0.05, 16)]
 )
-def test_counts_certify_most_of_a_small_claim(unit: Unit, query: Any, stage: str) -> None:
-    plan = ReleasePlan(unit, (query,), DELTA)
+def test_counts_certify_most_of_a_small_claim(query: Any) -> None:
+    plan = ReleasePlan(EDGE, (query,), DELTA)
     found = insert_canaries(query, CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5))
     assert isinstance(found, CanaryResult)
-    assert 0.75 * found.claimed < found.bound.epsilon <= found.claimed
-    assert found.stage == stage
+    assert 0.8 * found.claimed < found.bound.epsilon <= found.claimed
+    assert found.stage == "neighbor counts (16 per node)"
 
 
 def test_feature_mechanism_with_too_rare_an_event_has_no_bound() -> None:
@@ -333,6 +336,34 @@ def test_every_query_with_canaries_of_its_own_is_audited_here() -> None:
     default = build_canaries.dispatch(object)
     planted = {kind for kind in SHIPPED if build_canaries.dispatch(kind) is not default}
     assert planted <= {type(query) for plan in PLANS.values() for query in plan.queries}
+
+
+EXAMPLES = [  # one for each kind of answer: rows, rows of others alone, counts, node pairs, sums, a number
+    "hops",
+    "bounded degree",
+    "counts",
+    "node pairs",
+    "moments of replaced nodes",
+    "h-index",
+]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_small_graphs_certify_much_of_a_claim_and_no_more(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries with canaries of their own; an audit of all others inserts these, which is tested above.
+
+    That small graphs attain the whole claim is tested by ``test_query_keeps_its_privacy_cost_under_a_unit``.
+    """
+    monkeypatch.setattr(query_canaries, "_FAMILIES", 20)
+    monkeypatch.setattr(query_canaries, "_RECORDS", 512)
+    plan, query = PLANS[name], PLANS[name].queries[0]
+    context = CanaryContext(plan, 0.99, np.random.default_rng(0), seed=5)
+    built = build_canaries.dispatch(object)(query, context)
+    assert isinstance(built, Canaries)
+    found = release_canaries(query, context, built)
+    certified = privacy_curve(found.certified).epsilon(DELTA)
+    too_low = privacy_curve(underpriced(query).event(plan.unit)).epsilon(DELTA)
+    assert max(too_low, 0.4 * found.claimed) < certified <= found.claimed
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.99])

@@ -304,7 +304,7 @@ def test_another_graph_is_predicted_by_the_chosen_method(tiny: Graph) -> None:
 def test_the_run_of_a_command_states_the_choice(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_canaries, "_RELEASES", 1)  # what they certify is measured elsewhere
+    monkeypatch.setattr(query_canaries, "_RECORDS", 64)  # what they certify is measured elsewhere
     folder = tmp_path / "run"
     words = "train auto --dataset synthetic/tiny --unit node-record --epsilon 4 --out"
     answer = invoke(words, folder)
