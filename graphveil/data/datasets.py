@@ -18,13 +18,10 @@ the number of edges is exact. No real person is in these graphs, so edges may be
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import re
-import tempfile
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -294,7 +291,6 @@ _SHA256 = {
     "heterophilous/squirrel_filtered": "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
     "heterophilous/tolokers": "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
 }
-_TIMEOUT = 60  # seconds without an answer
 
 
 def fetch_pinned(root: Path, name: str) -> Fields:
@@ -317,21 +313,13 @@ def fetch_pinned(root: Path, name: str) -> Fields:
 def download(url: str, path: Path, *, sha256: str) -> None:
     """Download a file to ``path``, which is only created if the checksum is correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
-        digest = hashlib.sha256()
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, os.fdopen(handle, "wb") as file:
-            while block := answer.read(1 << 20):
-                digest.update(block)
-                file.write(block)
-        if digest.hexdigest() != sha256:
-            raise GraphError(
-                f"The download of {url} does not have the expected SHA-256 checksum and was deleted. Run "
-                "the same command again."
-            )
-        Path(part).replace(path)
-    finally:
-        Path(part).unlink(missing_ok=True)
+        torch.hub.download_url_to_file(url, str(path), hash_prefix=sha256, progress=False)
+    except RuntimeError:
+        raise GraphError(
+            f"The download of {url} does not have the expected SHA-256 checksum and was deleted. Run "
+            "the same command again."
+        ) from None
 
 
 def fetch_planetoid(root: Path, name: str) -> Fields:
