@@ -109,9 +109,9 @@ def _check_graph(data: DataOptions, unit: str | None) -> Findings:
         raise ConfigError(
             "check needs two tables. Add --nodes FILE and --edges FILE, or --persons FILE and --rows FILE."
         )
-    choices, private = data.choices, is_node_level(unit)
-    nodes = FileSource(data.nodes, choices.csv_format)
-    edges = FileSource(edges_file(data.edges), choices.csv_format)
+    private, csv_format = is_node_level(unit), data.csv_format
+    nodes = FileSource(data.nodes, csv_format)
+    edges = FileSource(edges_file(data.edges), csv_format)
     columns, guessed = guess_roles(nodes, edges, replace(data, classes=data.class_names))
     columns, found, problems = _inspect_labeled(
         nodes, columns, lambda options: inspect_tables(nodes, edges, options, private_records=private)
@@ -125,16 +125,17 @@ def _check_graph(data: DataOptions, unit: str | None) -> Findings:
             "Labels that are spelled otherwise than in --classes count as missing. Unit "
             f"{unit!r} protects labels, so this is not reported."
         )
-    as_written, roles = replace(columns, classes=data.classes), columns.roles
-    other = end_of_another_kind(roles.id, nodes.title, roles.source, roles.target)
+    as_written = replace(columns, classes=data.classes)
+    id, source, target = map(str, (columns.id, columns.source, columns.target))
+    other = end_of_another_kind(id, nodes.title, source, target)
     if other is not None or any(ITEMS_HINT in problem for problem in found.problems):
         command = suggested_command(_items_words(as_written, edges.names()), [])
         notes.append(_TWO_COMMANDS)
     elif not unfit and (not found.problems or found.suggestion is not None):
-        flags = (found.suggestion or choices).flags()
+        flags = (found.suggestion or data).flags()
         command = suggested_command(_training_words(as_written, Node.name if in_two_records else unit), flags)
         notes += [_MUTUAL_EDGES] * in_two_records
-    notes += Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
+    notes += Encoding(rules=found.rules).notes
     if not problems and (scaled := _scaled(found, private=private)):
         learned = " With enough training nodes a fit learns the ranges of columns instead." if private else ""
         notes.append(f"Scaling: {scaled}.{learned}")
@@ -221,11 +222,10 @@ def _likely_label(nodes: TableSource, columns: DataOptions) -> str | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    choices = columns.choices
-    taken = {columns.id, columns.split, *choices.drop, *(choices.features or ())}
-    taken |= {category.name for category in choices.categories}
+    taken = {columns.id, columns.split, *(columns.drop or ()), *(columns.features or ())}
+    taken |= {category.name for category in columns.category_rules}
     names = [name for name in nodes.names() if name not in taken]
-    table = nodes.read(names, {}, choices.words)
+    table = nodes.read(names, {}, columns.words)
     found = []
     for name in names:
         try:
@@ -312,7 +312,7 @@ def _check_persons(data: DataOptions, unit: str | None) -> Findings:
             )
     notes = [
         *_label_notes(found, columns),
-        *Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes,
+        *Encoding(rules=found.rules).notes,
         *_notes(specs, mutual, data),
     ]
     command = None
@@ -323,7 +323,7 @@ def _check_persons(data: DataOptions, unit: str | None) -> Findings:
         words += [word for spec in specs.values() for word in ("--rows", str(spec))]
         words += [word for text in data.public or () for word in ("--public", text)]
         words += ["--unit", chosen, *(["--epsilon", _BUDGETS.get(chosen, "1")] if chosen in UNITS else [])]
-        command = shlex.join([*words, *(found.suggestion or data.choices).flags()])
+        command = shlex.join([*words, *(found.suggestion or data).flags()])
     return Findings(facts, guessed, problems, notes, command)
 
 

@@ -20,7 +20,7 @@ from graphveil._util import process
 from graphveil._util.escape import one_line, without_password
 from graphveil._util.files import write_atomic
 from graphveil._util.process import is_out_of_memory as memory_failed
-from graphveil.data.tables.inspect_tables import CHOICES
+from graphveil.data.tables.options import CHOICES
 from graphveil.errors import (
     GraphError,
     GraphveilError,

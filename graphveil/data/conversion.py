@@ -6,6 +6,7 @@ torch_geometric takes seconds to import and is loaded only when it is needed.
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,6 @@ from torch import Tensor
 from graphveil.core.edges.adjacency import EdgeSet
 from graphveil.data import tables
 from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, PARTS, SEVERAL_LABELS, class_codes
-from graphveil.data.tables.files import reason
 from graphveil.data.tables.inspect_tables import TableInspection
 from graphveil.errors import GraphError, MissingDependencyError
 
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 
 
 def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
-    assert found.ids is not None and found.ends is not None
+    """Return the fields of a graph, with its edges if a table of edges was read."""
+    assert found.ids is not None
+    ends = found.ends
+    edges = {} if ends is None else {"source": ends.tail, "target": ends.head, "weight": ends.weight}
     fields: dict[str, Any] = {
         "x": torch.from_numpy(found.matrix()),
         "y": found.y,
         "targets": found.targets,
-        "source": found.ends.tail,
-        "target": found.ends.head,
-        "weight": found.ends.weight,
         "num_classes": len(found.class_names),
         "class_names": found.class_names,
         "ids": tables.id_array(found.ids),
         "notes": () if classes_given or found.targets is not None else (CLASSES_FROM_LABELS,),
         "encoding": found.encoding,
+        **edges,
     }
     if found.parts is not None:
         members = found.parts
@@ -164,8 +165,6 @@ def networkx_tables(
     graph: Any, weight: str | None, dropped: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a networkx graph as a node table, where attributes may be missing, and an edge table."""
-    import pyarrow as pa
-
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"from_networkx needs a networkx graph, but a {type(graph).__name__} was given.")
     held = [(node, {str(name): own[name] for name in own}) for node, own in graph.nodes(data=True)]
@@ -177,14 +176,7 @@ def networkx_tables(
             f"A node attribute is called {NODE!r}, which is the name of the column of node ids. "
             "Rename the attribute."
         )
-    columns = {}
-    for name in attributes:
-        listed = [own.get(name) for _, own in held]
-        plain = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
-        try:
-            columns[name] = pa.array(plain, from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
-            raise GraphError(f"attribute {name!r} {reason(plain)}") from None
+    columns = {name: [_plain(own.get(name)) for _, own in held] for name in attributes}
     pairs = list(graph.edges(data=True))
     ends: dict[str, Any] = {
         SOURCE: _node_id_column([edge[0] for edge in pairs]),
@@ -196,6 +188,12 @@ def networkx_tables(
         carried = {str(name) for *_, own in pairs for name, value in own.items() if value != 1}
         tables.reject_weights(sorted(carried), "edge attribute", dropped)
     return {NODE: _node_id_column([node for node, _ in held]), **columns}, ends
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as plain Python; NaN is a missing value."""
+    plain = value.tolist() if isinstance(value, Tensor | np.ndarray | np.generic) else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 def _node_id_column(ids: list[Any]) -> Any:

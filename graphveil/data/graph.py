@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
@@ -43,10 +43,10 @@ from graphveil.data.conversion import (
     named_labels,
     networkx_tables,
 )
-from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, CONSTANT_FEATURE, UNLABELED, Encoding, Task
-from graphveil.data.tables.feature_rules import ERROR, Categories, Named, names
+from graphveil.data.tables.encoding import CLASSES_FROM_LABELS, CONSTANT_FEATURE, UNLABELED, Encoding
 from graphveil.data.tables.files import FrameSource
-from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
+from graphveil.data.tables.inspect_tables import inspect_tables
+from graphveil.data.tables.options import TableOptions, names
 from graphveil.errors import GraphError
 
 if TYPE_CHECKING:
@@ -257,17 +257,6 @@ class Graph:
         tensor([False,  True,  True, False])
         """
         return torch.stack([self.members(split) for split in splits]).any(dim=0) & self.labeled
-
-    def mask(self, split: str) -> Tensor:
-        """Return the nodes of one part of the split that have a label, as ``labeled_in(split)``, bool (N).
-
-        Args:
-            split: ``"train"``, ``"val"`` or ``"test"``.
-
-        Privacy:
-            Reads and charges: as ``labeled_in``.
-        """
-        return self.labeled_in(split)
 
     def members(self, split: str) -> Tensor:
         """Return the nodes of one part of the split, with or without a label, bool (N).
@@ -602,21 +591,8 @@ class Graph:
         id: str,
         source: str,
         target: str,
-        directed: bool = False,
-        label: str | None = None,
-        split: str | None = None,
-        features: Named | None = None,
-        drop: Named = (),
-        categories: Categories = (),
-        missing: str = ERROR,
-        unknown_ids: str = ERROR,
-        null_values: Named | None = None,
-        encoding: Encoding | None = None,
-        classes: Sequence[str] | None = None,
-        task: Task | None = None,
-        weight: str | None = None,
-        max_weight: float | None = None,
         name: str = "frames",
+        **options: Any,
     ) -> Graph:
         """Build a graph from a node table and an edge table: pandas, polars, Arrow or similar frames.
 
@@ -624,10 +600,9 @@ class Graph:
 
         Args:
             nodes, edges: Frames, or mappings of columns.
-            id, source, target, directed, label, split, weight, max_weight: As for ``read_graph``.
-            features, drop, categories, missing, unknown_ids: As for ``read_graph``.
-            null_values, encoding, classes, task: As for ``read_graph``.
+            id, source, target: Columns of the ids and of the two ends of edges.
             name: Name of the graph.
+            options: Further options of ``read_graph``, such as ``label`` and ``features``.
 
         Returns:
             The graph, with nodes in the order of the frame.
@@ -644,18 +619,18 @@ class Graph:
         >>> Graph.from_frames(people, knows, id="user", label="team", source="a", target="b")
         Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
         """
-        options = TableOptions.from_keywords(locals())
-        options.require_labels()
-        _ = options.roles  # checks them
+        ends = {"id": id, "source": source, "target": target}
+        read = TableOptions.from_keywords("from_frames", ends | options)
+        read.require_labels()
+        read.check_roles()
         if not isinstance(name, str):
             raise GraphError(f"name= must be of type str, not {type(name).__name__}")
-        _ = options.choices
         found = inspect_tables(
-            FrameSource.from_frame(nodes, "nodes"), FrameSource.from_frame(edges, "edges"), options
+            FrameSource.from_frame(nodes, "nodes"), FrameSource.from_frame(edges, "edges"), read
         )
         found.raise_problems()
-        read = fields_from_tables(found, classes_given=classes is not None)
-        return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
+        fields = fields_from_tables(found, classes_given=read.classes is not None)
+        return cls.from_edges(directed=read.directed, max_weight=read.max_weight, name=name, **fields)
 
     @classmethod
     def from_networkx(

@@ -35,7 +35,6 @@ from graphveil.data import tables
 from graphveil.data.conversion import fields_from_tables
 from graphveil.data.graph import Graph
 from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding, Task
-from graphveil.data.tables.feature_rules import ERROR, Categories, Named
 from graphveil.data.tables.files import COMMAS, CsvFormat, FileSource
 from graphveil.data.tables.ids import (
     KnownIds,
@@ -44,6 +43,7 @@ from graphveil.data.tables.ids import (
     match_ids,
 )
 from graphveil.data.tables.inspect_tables import TableFiles, TableInspection, edges_file
+from graphveil.data.tables.options import ERROR, Categories, Named
 from graphveil.errors import GraphError
 
 
@@ -140,9 +140,8 @@ def read_graph(
     """
     nodes, edges = as_path(nodes, "nodes"), as_path(edges, "edges")
     node_ids = None if node_ids is None else as_path(node_ids, "node_ids")
-    options = TableFiles.from_keywords(locals())
+    options = TableFiles.from_keywords("read_graph", locals())
     options.require_labels()
-    _ = options.roles  # checks them
     found = options.inspect()
     found.raise_problems()
     return graph_of(found, options, name=nodes.name.partition(".")[0])

@@ -16,7 +16,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -43,18 +43,17 @@ from graphveil.data.graph_files import (
     read_manifest,
     write_arrays,
 )
-from graphveil.data.tables.feature_rules import DROP, ERROR, Categories, Named
 from graphveil.data.tables.files import (
     CSV,
     PARQUET,
     CsvFormat,
     FileSource,
-    FrameSource,
     column_names,
     format_of,
 )
 from graphveil.data.tables.ids import GRAPH_ADVICE, KnownIds, References, reject_unlike
-from graphveil.data.tables.inspect_tables import TableOptions, inspect_tables
+from graphveil.data.tables.inspect_tables import inspect_tables
+from graphveil.data.tables.options import DROP, ERROR, NOT_OF_PREPARE, TableOptions
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
@@ -88,20 +87,10 @@ def prepare(
     id: str,
     source: str,
     target: str,
-    directed: bool = False,
-    label: str | None = None,
-    split: str | None = None,
-    features: Named | None = None,
-    drop: Named = (),
-    categories: Categories = (),
-    missing: str = ERROR,
     unknown_ids: str = ERROR,
-    null_values: Named | None = None,
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    classes: Sequence[str] | None = None,
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
+    **options: Any,
 ) -> PreparedGraph:
     """Write a graph from tables of any size to a folder, for ``open_graph``.
 
@@ -114,11 +103,13 @@ def prepare(
         nodes: Parquet or CSV file.
         edges: Files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
         out: Output folder, readable by its owner only.
-        id, source, target, directed, label, split, classes: As for ``read_graph``.
-        features, drop, categories, missing, null_values, delimiter, decimal: As for ``read_graph``.
+        id, source, target: As for ``read_graph``.
         unknown_ids: Treatment of edges to ids that no node has: ``"error"`` or ``"drop"``.
         memory: Memory limit of the sort, such as ``"1GB"``; the rest is temporarily stored in the folder.
         block_rows: Number of rows per block; does not affect results.
+        options: Further options of ``read_graph``, without those of weights: ``directed``, ``label``,
+            ``split``, ``classes``, ``features``, ``drop``, ``categories``, ``missing``, ``null_values``,
+            ``delimiter`` and ``decimal``.
 
     Returns:
         The folder and its sizes. The number of edges is private.
@@ -142,32 +133,32 @@ def prepare(
         raise ConfigError(
             "out='' (--out) does not name a folder. Name a new folder, for example --out prepared."
         )
-    files, folder = found_files(edges), Path(out)
-    options = replace(TableOptions.from_keywords(locals()), unknown_ids=ERROR)
-    options.require_labels()
-    csv_format = options.csv_format
+    ends = {"id": id, "source": source, "target": target}
+    read = TableOptions.from_keywords("prepare", ends | options, NOT_OF_PREPARE)
+    read.require_labels()
+    read.check_roles()
+    files, folder, csv_format = found_files(edges), Path(out), read.csv_format
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(
                 f"{given} lies in the output folder {folder}, which is overwritten. Choose another output "
                 "folder."
             )
-    described_by = (Path(nodes), *files), (options.roles, options.choices, directed, unknown_ids, classes)
+    described_by = (Path(nodes), *files), (read, unknown_ids)
     inputs = describe_inputs(*described_by)  # before a table is read
-    # The table of nodes is validated as by ``read_graph``, next to an empty table of edges.
-    no_edges = FrameSource.from_frame({source: np.empty(0, np.int64), target: np.empty(0, np.int64)}, "edges")
-    found = inspect_tables(FileSource(Path(nodes), csv_format), no_edges, options)
+    found = inspect_tables(FileSource(Path(nodes), csv_format), None, read)
     found.raise_problems()
     ids = found.known_ids(id, "nodes", GRAPH_ADVICE)
     manifest = read_unfinished_manifest(folder, inputs)
     if manifest is None or not manifest.complete:
         unread, scratch = unknown_ids == DROP, folder / SCRATCH
-        known = EdgeTables(files, (source, target), ids, directed, unread, memory, scratch, csv_format)
+        known = EdgeTables(files, (source, target), ids, read.directed, unread, memory, scratch, csv_format)
         with lock_folder(folder):
             manifest = read_unfinished_manifest(folder, inputs)  # another process may have written one
             if manifest is None:
-                fields = fields_from_tables(found, classes_given=classes is not None)  # without edges
-                graph = Graph.from_edges(directed=directed, name=Path(nodes).name.partition(".")[0], **fields)
+                fields = fields_from_tables(found, classes_given=read.classes is not None)
+                edges_to_come: dict[str, Any] = {"source": [], "target": [], "directed": read.directed}
+                graph = Graph.from_edges(name=Path(nodes).name.partition(".")[0], **edges_to_come, **fields)
                 released = {tables.released(path) for path in files}
                 if len(released) > 1:
                     raise GraphError(
@@ -187,7 +178,7 @@ def prepare(
                     "ids in the same way in both tables, and check --id, --source and --target."
                 )
             manifest = complete_manifest(folder, manifest, describe_inputs(*described_by))
-    return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
+    return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if read.directed else 2))
 
 
 # -- the folder ----

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -34,7 +34,8 @@ from graphveil.data.rows import (
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.data.tables.files import CsvFormat, TableSource, as_source
 from graphveil.data.tables.ids import ROW_ADVICE, KnownIds, NodePositions, id_array
-from graphveil.data.tables.inspect_tables import PERSON_OPTIONS, TableOptions, inspect_persons
+from graphveil.data.tables.inspect_tables import inspect_persons
+from graphveil.data.tables.options import NOT_OF_PERSONS, TableOptions
 from graphveil.errors import ConfigError, GraphError, UnitError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Relation:
         name: Name of the table.
         entities: Number of entities that a far end may be.
         values: Number of values.
-        first: Number of its first far end among the nodes that edges are stored for. Entity u with value e is
-            node ``first + u * values + e``.
+        first: Number of its first far end among the nodes that edges are stored for, once these are numbered.
+            Entity u with value e is node ``first + u * values + e``.
         features: Public attributes of the entities (entities, d), or None.
         columns: Names of the columns of the catalog that became attributes.
         persons: How far ends that are persons are declared.
@@ -65,7 +66,7 @@ class Relation:
     name: str
     entities: int
     values: int
-    first: int
+    first: int = 0
     features: Features | None = field(default=None, repr=False)
     columns: tuple[str, ...] = ()
     persons: FarPersons | None = None
@@ -194,7 +195,7 @@ class Tables:
         read, people, csv_format = _persons(persons, {"id": id, "label": label, **options})
         catalogs = {key: _catalog(key, given, csv_format) for key, given in (public or {}).items()}
         _check_rows(rows, catalogs, before)
-        relations, ends, first = [], [], len(people.ids)
+        found = []
         for title, one in rows.items():
             catalog = _catalog_of(title, one, catalogs, people)
             ids = catalog.known
@@ -202,35 +203,33 @@ class Tables:
                 title,
                 1 if ids is None else len(ids.ids),
                 one.num_values,
-                first,
-                catalog.features,
-                catalog.columns,
-                one.persons,
-                _digest(one, ids),
-                None if ids is None else id_array(ids.ids),
-                tuple(one.bins if one.bins is not None else (one.values or ())),
+                features=catalog.features,
+                columns=catalog.columns,
+                persons=one.persons,
+                digest=_digest(one, ids),
+                ids=None if ids is None else id_array(ids.ids),
+                levels=tuple(one.bins if one.bins is not None else (one.values or ())),
             )
             how: dict[str, Any] = {"unknown_ids": unknown_ids, "before": before, "csv_format": csv_format}
             known = [people] if ids is None else [people, ids]
-            owners, far, values = read_rows(one, f"table {title!r}", known, **how)
-            ends.append((owners, first + far * relation.values + values))
-            relations.append(relation)
-            first = relation.stop
-        self._keep(read, relations, ends, first, edge_set, name)
+            found.append((relation, *read_rows(one, f"table {title!r}", known, **how)))
+        self._keep(read, found, edge_set, name)
 
     def _keep(
         self,
         read: dict[str, Any],
-        relations: Sequence[Relation],
-        ends: Sequence[tuple[NodePositions, NodePositions]],
-        nodes: int,
+        found: Sequence[tuple[Relation, NodePositions, NodePositions, NodePositions]],
         edge_set: EdgeSet | None,
         name: str,
     ) -> None:
+        """Store persons and the owners, far ends and values of each table; far ends are numbered here."""
+        relations, ends, nodes = [], [np.empty((2, 0), np.int64)], len(read["y"])
+        for relation, owners, far, values in found:
+            relations.append(replace(relation, first=nodes))
+            ends.append(np.stack([owners, nodes + far * relation.values + values]))
+            nodes = relations[-1].stop
         check_sizes(nodes)
-        owners, far = (
-            np.concatenate([each[k] for each in ends] or [np.empty(0, np.int64)]) for k in range(2)
-        )
+        owners, far = np.concatenate(ends, axis=1)
         edge_set = checks.fitting("edge_set", edge_set, EdgeSet | None)
         adjacency = Adjacency.from_edges(owners, far, num_nodes=nodes, directed=True, edge_set=edge_set)
         graph = RelationalGraph(adjacency=adjacency, relations=tuple(relations), name=name, **read)
@@ -383,7 +382,7 @@ class Tables:
         plain = Graph.from_edges(getattr(store, "x", None), y, [], [], directed=True, **{**masks, **others})
         read = {part.name: getattr(plain, part.name) for part in fields(Graph)}
         del read["adjacency"], read["name"]
-        relations, ends, first, bins = [], [], plain.num_nodes, bins or {}
+        found, bins = [], bins or {}
         for kind in rows:
             if kind not in data.edge_types or kind[0] != person:
                 raise GraphError(
@@ -392,23 +391,18 @@ class Tables:
             if kind[2] == person and persons is None:
                 raise GraphError(_declare(" ".join(kind)))
             x = getattr(data[kind[2]], "x", None) if kind[2] != person else None
-            owner, other, values, (_, size) = pyg_rows(data, kind, bins.get(kind), plain.num_nodes)
-            count = len(bins.get(kind, ())) + 1
+            owners, far, values, (_, size) = pyg_rows(data, kind, bins.get(kind), plain.num_nodes)
             relation = Relation(
                 kind[1],
                 size,
-                count,
-                first,
-                None if x is None else _scaled(to_dense(as_features(x)).numpy()),
-                (),
-                persons if kind[2] == person else None,
-                f"{size} indices",
+                len(bins.get(kind, ())) + 1,
+                features=None if x is None else _scaled(to_dense(as_features(x)).numpy()),
+                persons=persons if kind[2] == person else None,
+                digest=f"{size} indices",
             )
-            ends.append((owner, first + other * count + values))
-            relations.append(relation)
-            first = relation.stop
+            found.append((relation, owners, far, values))
         made = object.__new__(cls)
-        made._keep(read, relations, ends, first, edge_set, plain.name)
+        made._keep(read, found, edge_set, plain.name)
         return made
 
 
@@ -485,19 +479,12 @@ def _digest(rows: Rows, known: KnownIds | None) -> str:
 
 def _persons(given: Any, options: dict[str, Any]) -> tuple[dict[str, Any], KnownIds, CsvFormat]:
     """Return the fields of a graph of persons, their ids, and the format of all CSV files."""
-    read = TableOptions.from_keywords(options)
-    unknown = sorted(set(options) - {"id", "label", *PERSON_OPTIONS})
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]!r} is no option of Tables{checks.suggestion(unknown[0], sorted(PERSON_OPTIONS))}"
-        )
+    read = TableOptions.from_keywords("Tables", options, NOT_OF_PERSONS)
     if read.task != REGRESSION:
         read.require_labels()
     found = inspect_persons(as_source(given, "persons", read.csv_format), read)
     found.raise_problems()
     fields = fields_from_tables(found, classes_given=read.classes is not None)
-    for name in ("source", "target", "weight"):
-        del fields[name]
     return fields, found.known_ids(str(read.id), "persons", ROW_ADVICE), read.csv_format
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil._util import checks
-from graphveil.data.tables.feature_rules import check_spelling
+from graphveil.data.tables.options import check_spelling
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS, register
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from annotated_types import Interval
 
 from graphveil.core.unit import is_node_level
-from graphveil.data.tables.inspect_tables import CHOICES, TableFiles, TableInspection
+from graphveil.data.tables.inspect_tables import TableFiles, TableInspection
+from graphveil.data.tables.options import CHOICES
 from graphveil.errors import ConfigError, UnitError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Source(TableFiles):
     to_predict: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
         named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
         if named is not None:
@@ -61,7 +63,6 @@ class Source(TableFiles):
                 "public bound to which larger weights are clipped. Give both or neither."
             )
         missing = [f"--{name}" for name in needed if getattr(self, name) is None]
-        _ = self.choices
         if not files:
             more = (
                 " For several tables set --persons FILE --id COLUMN --label COLUMN --rows FILE:owner=COLUMN."
@@ -151,11 +152,12 @@ class Source(TableFiles):
 
     def as_dict(self) -> dict[str, Any]:
         given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "encoding"}
-        return {
+        plain = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in given.items()
             if value not in (None, False, ())
         }
+        return plain | self.choice_texts()
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util import checks
 from graphveil._util.escape import without_password
 from graphveil.core.unit import is_node_level
-from graphveil.data.tables.inspect_tables import PERSON_OPTIONS, TableInspection
+from graphveil.data.tables.inspect_tables import TableInspection
+from graphveil.data.tables.options import NOT_OF_PERSONS, TableOptions
 from graphveil.errors import ConfigError, GraphError
 from graphveil.runs.source import Source
 
@@ -178,6 +179,7 @@ class TablesSource(Source, PersonFiles):
     """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
 
     def __post_init__(self) -> None:
+        TableOptions.__post_init__(self)
         needed = ("persons", "rows", "id", *(() if self.to_predict else ("label",)))
         missing = [f"--{name}" for name in needed if not getattr(self, name)]
         if missing:
@@ -191,7 +193,7 @@ class TablesSource(Source, PersonFiles):
                 "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids "
                 "drop, or list all persons in --persons."
             )
-        _ = self.choices, self.tables_of_rows, self.catalogs
+        _ = self.tables_of_rows, self.catalogs
 
     @property
     def has_persons(self) -> bool:
@@ -234,8 +236,10 @@ class TablesSource(Source, PersonFiles):
 
         if classes is not None:
             return replace(self, classes=classes).load()
-        named = {name: getattr(self, name) for name in ("id", "label", *PERSON_OPTIONS)}
-        given = {name: value for name, value in named.items() if value is not None}
+        named = {part.name: getattr(self, part.name) for part in fields(TableOptions)}
+        given = {
+            name: value for name, value in named.items() if value is not None and name not in NOT_OF_PERSONS
+        }
         with in_keys():
             return Tables(
                 self.persons,

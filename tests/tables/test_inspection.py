@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 
 from graphveil.core.features import to_dense
-from graphveil.data import Graph, read_graph
+from graphveil.data import Graph, Tables, prepare, read_graph
 from graphveil.data.tables import NULL_VALUES
 from graphveil.data.tables.encoding import Encoding
-from graphveil.data.tables.feature_rules import EncodingOptions, parse_category
 from graphveil.data.tables.files import FrameSource
-from graphveil.data.tables.inspect_tables import TableInspection, TableOptions, inspect_tables
+from graphveil.data.tables.inspect_tables import TableInspection, inspect_tables
+from graphveil.data.tables.options import TableOptions, parse_category
 from graphveil.errors import ConfigError, GraphError, GraphveilError, TableError
 
 SECRET = "Zanzibar-4711"
@@ -173,12 +173,10 @@ def test_another_table_is_encoded_with_the_rules_of_the_first() -> None:
     assert "no column 'age'" in lacking.problems[0]
 
 
-def test_index_columns_are_no_features_and_identifiers_are_noted() -> None:
-    phones = [491700000000 + n for n in range(4)]
-    nodes = {"id": range(4), "team": ["a", "b"] * 2, "Unnamed: 0": range(4), "x": range(4), "phone": phones}
+def test_index_columns_are_no_features() -> None:
+    nodes = {"id": range(4), "team": ["a", "b"] * 2, "Unnamed: 0": range(4), "x": range(4)}
     graph = Graph.from_frames(nodes, {"a": [1], "b": [2]}, id="id", label="team", source="a", target="b")
-    assert graph.encoding is not None and graph.num_features == 2
-    assert "'phone'" in graph.encoding.notes[0] and "--drop phone" in graph.encoding.notes[0]
+    assert graph.encoding is not None and graph.num_features == 1
     assert graph.encoding.ignored_nodes == ("Unnamed: 0",)
 
 
@@ -312,7 +310,7 @@ def test_protected_edges_add_only_nodes_of_a_public_list(tmp_path: Path) -> None
 )
 def test_rejects_invalid_options(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("|", r"\|")):
-        EncodingOptions.from_arguments(**options)
+        TableOptions(**options)
 
 
 @pytest.mark.parametrize("text", ["plan", "plan=a|b", "plan=hash:16"])
@@ -332,6 +330,17 @@ def test_from_frames_rejects_arguments_of_wrong_types(name: str) -> None:
     arguments |= {"id": "id", "label": "team"} | ({"weight": "w"} if name == "max_weight" else {})
     with pytest.raises(GraphveilError):
         Graph.from_frames(**(arguments | {name: WRONG[name]}))
+
+
+def test_rejects_unknown_options_with_the_nearest_one() -> None:
+    columns: dict[str, Any] = {"id": "id", "label": "team", "source": "a", "target": "b"}
+    edges = {"a": [1], "b": [2]}
+    with pytest.raises(ConfigError, match="'feature' is no option of from_frames; did you mean 'features'"):
+        Graph.from_frames(SMALL, edges, **columns, feature="x")
+    with pytest.raises(ConfigError, match="'max_weight' is no option of prepare"):
+        prepare("nodes.csv", ["edges.csv"], "out", **columns, max_weight=1.0)
+    with pytest.raises(ConfigError, match="'weight' is no option of Tables"):
+        Tables(SMALL, id="id", label="team", rows={}, weight="x")
 
 
 @pytest.mark.parametrize(

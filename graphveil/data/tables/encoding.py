@@ -134,7 +134,6 @@ class Encoding:
     Args:
         nodes_from_edges: Whether nodes were added because an edge names them, which makes their number depend
             on the edges.
-        like_ids: Feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
     'age'
@@ -148,17 +147,10 @@ class Encoding:
     null_values: tuple[str, ...] | None = None
     delimiter: str | None = None
     decimal: str | None = None
-    like_ids: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = [NO_FEATURES] if self.constant else []
-        if self.like_ids:
-            names, drop = ", ".join(map(repr, self.like_ids)), f"--drop {','.join(self.like_ids)}"
-            found.append(
-                f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}."
-            )
-        return tuple(found)
+        return (NO_FEATURES,) if self.constant else ()
 
     @property
     def constant(self) -> bool:

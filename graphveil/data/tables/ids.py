@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from graphveil.data.tables import files
 from graphveil.data.tables.encoding import matrix
-from graphveil.data.tables.feature_rules import ADD, DROP, ERROR
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     MAX_ID_BYTES,
@@ -28,6 +27,7 @@ from graphveil.data.tables.files import (
     column_names,
     too_long,
 )
+from graphveil.data.tables.options import ADD, DROP, ERROR
 from graphveil.errors import GraphError
 
 

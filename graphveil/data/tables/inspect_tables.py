@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._util import checks
 from graphveil.data.tables import files
 from graphveil.data.tables.encoding import (
     CONSTANT_FEATURE,
     REGRESSION,
-    TASKS,
     UNLABELED,
     ColumnRule,
     Encoding,
@@ -27,25 +25,12 @@ from graphveil.data.tables.encoding import (
     numeric_targets,
     reject_numeric,
 )
-from graphveil.data.tables.feature_rules import (
-    ADD,
-    DROP,
-    INDICATOR,
-    Categories,
-    EncodingOptions,
-    FeatureRules,
-    Named,
-    is_index,
-    like_ids,
-)
-from graphveil.data.tables.feature_rules import names as column_names
+from graphveil.data.tables.feature_rules import FeatureRules, is_index
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     Column,
-    CsvFormat,
     FileSource,
     FixableError,
-    FrameSource,
     Table,
     TableSource,
     first_duplicate,
@@ -62,165 +47,15 @@ from graphveil.data.tables.ids import (
     reject_two_kinds,
     reject_weights,
 )
-from graphveil.errors import ConfigError, GraphError, TableError
+from graphveil.data.tables.options import ADD, DROP, ERROR, INDICATOR, ROLES, TableOptions
+from graphveil.errors import GraphError, TableError
 
-ROLES = ("id", "label", "source", "target", "split", "weight")
-CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal")
-PERSON_OPTIONS = ("split", *CHOICES[:4], *CHOICES[5:], "classes", "task", "encoding", "aside")
-_REQUIRED_ROLES = ("id", "source", "target")
 EDGES_FILE = "edges.parquet"  # in a folder of a released graph
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
     "unknown_ids='add' (--unknown-ids add) makes nodes of what edges name, and one secret edge would publish "
     "a node: list the nodes in a public table (--node-ids FILE), or drop such edges (--unknown-ids drop)"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Roles:
-    """Column of each role; None for a role without a column."""
-
-    id: str
-    source: str
-    target: str
-    label: str | None = None
-    split: str | None = None
-    weight: str | None = None
-    aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
-    task: str | None = None  # whether labels are classes or numbers; None if they have to be classes
-
-    @property
-    def of_nodes(self) -> dict[str, str]:
-        named = {"id": self.id, "label": self.label, "split": self.split}
-        return {role: name for role, name in named.items() if name is not None}
-
-    @property
-    def of_edges(self) -> list[str]:
-        return [name for name in (self.source, self.target, self.weight) if name is not None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    r"""How a table of nodes and a table of edges are read: the keywords of ``read_graph``.
-
-    Lists may be given as text with commas, as on the command line, whose help shows these texts.
-
-    Data:
-        id (COLUMN): Column of the node table with node ids.
-        label (COLUMN): Column of the node table with labels.
-        source (COLUMN): Column of the edge table with the source nodes.
-        target (COLUMN): Column of the edge table with the target nodes.
-        node_ids (FILE): Table with the public list of node ids, including nodes without a record.
-        directed: Treat edges as directed.
-
-    Table columns:
-        weight (COLUMN): Column of the edge table with edge weights.
-        max_weight: Public upper bound on edge weights. Larger weights are clipped.
-        features (COLUMN,...): Comma-separated feature columns. Default: all other columns of the node table.
-        drop (COLUMN,...): Comma-separated columns of the node table to ignore.
-        categories (COLUMN,...): Comma-separated categorical columns, each with an encoding: NAME='A|B'
-            (one-hot, public list of values), NAME=hash:32 (feature hashing), or NAME (one-hot, values from
-            the data; not for node-level units).
-        missing (RULE): Imputation of missing features: error (default), indicator (0 and an indicator
-            column), constant=V, or median (not for node-level units).
-        unknown_ids (RULE): Handling of edges with an id that is not in the node table: error (default), drop
-            the edge, or add the node (requires --unit none or --node-ids; not for `prepare`).
-        null_values (TEXT,...): Comma-separated strings that mark missing values. Default: those of pandas
-            (NA, NULL, NaN, None, ...), \N, ? and -.
-        delimiter (TEXT): Column separator of CSV files, such as ; or tab. Default: a comma.
-        decimal (TEXT): Decimal separator of CSV files, a period (default) or a comma.
-        split (COLUMN): Column of the node table with the values train, val and test.
-        classes (NAME,...): Comma-separated class labels in order, which are public. Default: the labels in
-            the data, which then become public.
-        task (TASK): classification, or regression to predict the numbers in the label column. Default:
-            classification; a numeric label with many values is then rejected.
-
-    Args:
-        encoding: Encoding of another graph to apply to the columns.
-        aside: Columns of nodes to leave out of all other roles, if they are there.
-    """
-
-    id: str | None = None
-    label: str | None = None
-    source: str | None = None
-    target: str | None = None
-    directed: bool = False
-    node_ids: Path | None = None
-    weight: str | None = None
-    max_weight: float | None = None
-    features: Named | None = None
-    drop: Named | None = None
-    categories: Categories | None = None
-    missing: str | None = None
-    unknown_ids: str | None = None
-    null_values: Named | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    split: str | None = None
-    classes: Named | None = None
-    task: str | None = None
-    encoding: Encoding | None = None
-    aside: Named = ()
-
-    @classmethod
-    def from_keywords(cls, given: Mapping[str, Any]) -> Self:
-        """Return the options among the keywords of a reader, such as its ``locals()``."""
-        for name in ("drop", "categories", "missing", "unknown_ids"):
-            if given.get(name, "") is None:
-                raise ConfigError(f"{name}= must not be None. Remove it to use its default.")
-        return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
-
-    def with_encoded_format(self) -> Self:
-        """Return options in which unspecified file options are taken from ``encoding``."""
-        if self.encoding is None:
-            return self
-        unset = [name for name in ("null_values", "delimiter", "decimal") if getattr(self, name) is None]
-        return replace(self, **{name: getattr(self.encoding, name) for name in unset})
-
-    @property
-    def choices(self) -> EncodingOptions:
-        given = {name: getattr(self, name) for name in CHOICES if getattr(self, name) is not None}
-        return EncodingOptions.from_arguments(**given)
-
-    @property
-    def csv_format(self) -> CsvFormat:
-        """How CSV files are read: as specified, or as those of ``encoding`` were."""
-        return self.with_encoded_format().choices.csv_format
-
-    def require_labels(self) -> None:
-        """Raise an error if there are neither labels nor names of classes."""
-        if self.label is None and self.classes is None:
-            raise GraphError(
-                "The label column is missing. Name it with label= (--label). If the graph is only used "
-                "for prediction, pass classes= instead."
-            )
-
-    @property
-    def roles(self) -> Roles:
-        named = {role: getattr(self, role) for role in ROLES}
-        for role, name in named.items():
-            if not isinstance(name, str if role in _REQUIRED_ROLES else str | None):
-                raise ConfigError(
-                    f"{role}= must be the name of a column (text), not a {type(name).__name__}."
-                )
-        classes = self.classes
-        several = isinstance(classes, Iterable) and getattr(classes, "ndim", 1) == 1
-        if classes is not None and (isinstance(classes, str) or not several):
-            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
-        checks.switch(directed=self.directed)
-        if not isinstance(self.encoding, Encoding | None):
-            raise ConfigError(
-                "encoding must be the encoding of another graph (graph.encoding). CSV files are read as "
-                "UTF-8.",
-                parameters=("encoding",),
-            )
-        if self.task is not None:
-            checks.one_of(TASKS, task=self.task)
-        if self.task == REGRESSION and classes is not None:
-            raise ConfigError(
-                "task='regression' predicts a number, so there are no classes. Remove classes=."
-            )
-        return Roles(**named, aside=column_names(self.aside, "aside"), task=self.task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,13 +71,12 @@ class TableFiles(TableOptions):
     edges: Path | None = None
 
     def inspect(self, *, private_records: bool = False, private_edges: bool = False) -> TableInspection:
-        options = self.with_encoded_format()
-        assert options.nodes is not None and options.edges is not None
-        csv_format = options.csv_format
+        assert self.nodes is not None and self.edges is not None
+        csv_format = self.csv_format
         return inspect_tables(
-            FileSource(options.nodes, csv_format),
-            FileSource(edges_file(options.edges), csv_format),
-            options,
+            FileSource(self.nodes, csv_format),
+            FileSource(edges_file(self.edges), csv_format),
+            self,
             private_records=private_records,
             private_edges=private_edges,
         )
@@ -262,14 +96,13 @@ class ColumnFact:
 class TableInspection:
     """Contents of two tables and all problems in them, which ``raise_problems`` raises."""
 
-    choices: EncodingOptions
+    options: TableOptions
     problems: list[str] = field(default_factory=list)
     fixes: list[Mapping[str, str]] = field(default_factory=list)  # of the problems that options solve
-    suggestion: EncodingOptions | None = None  # options that would pass; None if no option fixes it
+    suggestion: TableOptions | None = None  # options that would pass; None if no option fixes it
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
     features: list[Column] = field(default_factory=list)
-    like_ids: list[str] = field(default_factory=list)  # features that look like identifiers
     ids: Column | None = None
     id_type: Any = None  # of the column of ids, before they were read
     written: bool = False  # whether the ids come from a CSV
@@ -326,69 +159,73 @@ def edges_file(path: Path) -> Path:
 
 def inspect_tables(
     nodes: TableSource,
-    edges: TableSource,
+    edges: TableSource | None,
     options: TableOptions,
     *,
     private_records: bool = False,
     private_edges: bool = False,
 ) -> TableInspection:
-    """Read both tables once, and collect all validation errors.
+    """Read both tables, or a table of nodes alone, once, and collect all validation errors.
 
     Args:
         options: The columns and their use. Options for features are ignored if there is an ``encoding``.
         private_records: Whether node records are protected, so that no rule may be read from them.
         private_edges: Whether edges are protected, so that each end must be a listed node.
     """
-    roles, choices = options.roles, options.choices
+    options.check_roles(("id",) if edges is None else ("id", "source", "target"))
+    options = options.resolved()
+    id, (source, target) = str(options.id), map(str, (options.source, options.target))
     listed = None
     if options.node_ids is not None:
-        public = FileSource(options.node_ids, choices.csv_format)
-        listed = files.column(read_ids(public, [roles.id]), roles.id)
-    found = TableInspection(choices=choices, written=nodes.written)
+        public = FileSource(options.node_ids, options.csv_format)
+        listed = files.column(read_ids(public, [id]), id)
+    found = TableInspection(options=options, written=nodes.written)
     names = edge_names = None
     with found.collecting():
-        names = _names(nodes, list(roles.of_nodes.values()), [roles.id], found)
-        edge_names = _names(edges, roles.of_edges, [roles.source, roles.target], found)
+        names = _names(nodes, list(options.of_nodes().values()), [id], found)
+        ends = options.of_edges()
+        edge_names = ends if edges is None else _names(edges, ends, [source, target], found)
     if names is None or edge_names is None:
         return found
     before = len(found.problems)
-    unread = [name for name in edge_names if name not in roles.of_edges]
-    ignored = {name for name in choices.drop if name in unread and name not in names}
-    with found.collecting():
-        reject_two_kinds(roles.id, nodes.title, roles.source, roles.target)
+    unread = [name for name in edge_names if name not in options.of_edges()]
+    ignored = {name for name in options.drop or () if name in unread and name not in names}
+    if edge_names:
+        with found.collecting():
+            reject_two_kinds(id, nodes.title, source, target)
     if len(found.problems) > before:  # other tables are needed, and their columns differ
         return found
-    if roles.weight is None and options.encoding is None:
+    if options.weight is None and options.encoding is None:
         with found.collecting():
             reject_weights(unread, "column", tuple(ignored))
-    roles = _present(roles, names, edge_names)
-    of_nodes = replace(choices, drop=tuple(name for name in choices.drop if name not in ignored))
-    given = None if options.encoding is None else options.encoding.rules
-    features = FeatureRules(of_nodes, given, private=private_records, written=nodes.written)
-    _inspect_nodes(found, nodes, names, roles, features, options.classes, listed)
-    parts = dict(zip(roles.of_edges, ("source", "target", "weight"), strict=False))
+    absent = [role for role, name in options.of_nodes().items() if name not in names]
+    absent += ["weight"] * (options.weight not in edge_names)
+    there = replace(options, **dict.fromkeys(absent))  # type: ignore[arg-type]  # the column of ids is there
+    kept = tuple(name for name in options.drop or () if name not in ignored)
+    features = FeatureRules(replace(there, drop=kept), private=private_records, written=nodes.written)
+    _inspect_nodes(found, nodes, names, there, features, listed)
+    parts = dict(zip(there.of_edges(), ("source", "target", "weight"), strict=False))
     for name in edge_names:
         found.describe("edges", name, "", parts.get(name, "ignored"))
     with found.collecting():
-        if private_edges and listed is None and choices.unknown_ids == ADD:
+        if private_edges and listed is None and options.unknown_ids == ADD:
             raise FixableError(ADD_NEEDS_PUBLIC_IDS_MESSAGE, unknown_ids=DROP)
-        if found.ids is not None:
-            _inspect_edges(found, edges, roles)
+        if found.ids is not None and edges is not None:
+            _inspect_edges(found, edges, there)
     if found.problems:
         if len(found.fixes) == len(found.problems):
-            found.suggestion = choices.passing(found.fixes, features.columns)
+            found.suggestion = options.passing(found.fixes, features.columns)
         return found
-    used = {*roles.of_nodes.values(), *(rule.name for rule in found.rules)}
+    used = {*there.of_nodes().values(), *(rule.name for rule in found.rules)}
     found.encoding = Encoding(
         rules=found.rules,
         ignored_nodes=tuple(name for name in names if name not in used),
-        ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
-        unknown_ids=choices.unknown_ids,
-        null_values=choices.null_values,
-        delimiter=choices.delimiter,
-        decimal=choices.decimal,
-        like_ids=tuple(found.like_ids),
-        nodes_from_edges=choices.unknown_ids == ADD and listed is None,
+        ignored_edges=tuple(name for name in edge_names if name not in there.of_edges()),
+        unknown_ids=options.unknown_ids or ERROR,
+        null_values=None if options.null_values is None else tuple(options.null_values),
+        delimiter=options.delimiter,
+        decimal=options.decimal,
+        nodes_from_edges=options.unknown_ids == ADD and listed is None,
     )
     return found
 
@@ -396,19 +233,13 @@ def inspect_tables(
 def inspect_persons(
     persons: TableSource, options: TableOptions, *, private_records: bool = False
 ) -> TableInspection:
-    """Inspect a table of persons, next to an empty table of edges."""
-    ends: dict[str, Any] = {"source": "\0owner", "target": "\0far"}
-    nothing = FrameSource.from_frame({name: [] for name in ends.values()}, "rows")
-    alone = replace(options, **ends, weight=None, node_ids=None, unknown_ids=None)
-    found = inspect_tables(persons, nothing, alone, private_records=private_records)
-    found.columns = [replace(one, table="persons") for one in found.columns if one.table == "nodes"]
+    """Inspect a table of persons, who have no edges."""
+    alone = replace(
+        options.resolved(), source=None, target=None, weight=None, node_ids=None, unknown_ids=None
+    )
+    found = inspect_tables(persons, None, alone, private_records=private_records)
+    found.columns = [replace(one, table="persons") for one in found.columns]
     return found
-
-
-def _present(roles: Roles, names: list[str], edge_names: list[str]) -> Roles:
-    absent = {role: None for role, name in roles.of_nodes.items() if name not in names}
-    absent |= {} if roles.weight is None or roles.weight in edge_names else {"weight": None}
-    return replace(roles, **absent)  # type: ignore[arg-type]  # the column of ids is there
 
 
 def _names(
@@ -424,16 +255,16 @@ def _inspect_nodes(
     found: TableInspection,
     given: TableSource,
     names: list[str],
-    roles: Roles,
+    options: TableOptions,
     features: FeatureRules,
-    classes: Sequence[str] | None,
     listed: Column | None,
 ) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words, own = found.choices.words, list(roles.of_nodes.values())
-    features.choose(given.title, names, own, {*own, *roles.aside}, found.problems)
+    words, id, label = options.words, str(options.id), options.label
+    own = list(options.of_nodes().values())
+    features.choose(given.title, names, own, {*own, *options.aside}, found.problems)
     chosen, before = features.columns, len(found.problems)
     with found.collecting():
         written = [*features.as_written, *own]
@@ -443,38 +274,36 @@ def _inspect_nodes(
             raise GraphError(f"{given.title} has no rows, so the graph has no nodes. Give at least one row.")
     if len(found.problems) > before:
         return
-    found.id_type = files.column(table.slice(0, 0), roles.id).type
-    table = _with_listed(table, roles.id, listed)
+    found.id_type = files.column(table.slice(0, 0), id).type
+    table = _with_listed(table, id, listed)
     with found.collecting():
         try:
-            found.ids = distinct_ids(table, roles.id)
+            found.ids = distinct_ids(table, id)
         except GraphError:
             with suppress(GraphError):  # the edges are inspected in any case
-                found.ids = pc.unique(keys(files.column(table, roles.id).drop_null(), roles.id))
+                found.ids = pc.unique(keys(files.column(table, id).drop_null(), id))
             raise
-    label = "label"
+    becomes = "label"
     with found.collecting():
-        if roles.task == REGRESSION:
-            found.targets = numeric_targets(table, roles.label, words, found.choices.csv_format.decimal)
-            found.y, label = -np.isnan(found.targets).astype(np.int64), "label: a number to predict"
+        if options.task == REGRESSION:
+            found.targets = numeric_targets(table, label, words, options.csv_format.decimal)
+            found.y, becomes = -np.isnan(found.targets).astype(np.int64), "label: a number to predict"
         else:
-            found.y, found.class_names = class_codes(table, roles.label, classes, words)
-            label = f"label: {listed_classes(found.class_names)}"
-            if roles.task is None and classes is None:
-                reject_numeric(roles.label, found.class_names)
-    for role, name in roles.of_nodes.items():
-        found.describe("nodes", name, _type(table, name), label if role == "label" else role)
-    if roles.split is not None:
+            found.y, found.class_names = class_codes(table, label, options.classes, words)
+            becomes = f"label: {listed_classes(found.class_names)}"
+            if options.task is None and options.classes is None:
+                reject_numeric(label, found.class_names)
+    for role, name in options.of_nodes().items():
+        found.describe("nodes", name, _type(table, name), becomes if role == "label" else role)
+    if options.split is not None:
         with found.collecting():
-            found.parts = _split_parts(table, roles.split, words)
+            found.parts = _split_parts(table, options.split, words)
     for name in chosen:
         rule = None
         with found.collecting():
             rule = features.rule(table, name)
             found.rules += (rule,)
             found.features.append(files.column(table, name))
-            if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
-                found.like_ids.append(name)
         becomes = "error, see below" if rule is None else f"feature: {rule.words()}"
         found.describe("nodes", name, _type(table, name), becomes)
     if not chosen:
@@ -544,11 +373,11 @@ def _with_listed(table: Table, id: str, listed: Column | None) -> Table:
     return pa.concat_tables([table, pa.table(rows, schema=table.schema)])
 
 
-def _inspect_edges(found: TableInspection, given: TableSource, roles: Roles) -> None:
+def _inspect_edges(found: TableInspection, given: TableSource, options: TableOptions) -> None:
     import pyarrow as pa
 
-    nodes = found.known_ids(roles.id, "nodes", GRAPH_ADVICE)
-    found.ends, problems = read_endpoints(given, roles.of_edges, nodes, found.choices.unknown_ids)
+    nodes = found.known_ids(str(options.id), "nodes", GRAPH_ADVICE)
+    found.ends, problems = read_endpoints(given, options.of_edges(), nodes, options.unknown_ids or ERROR)
     for problem in problems:
         with found.collecting():
             raise problem
