@@ -32,7 +32,7 @@ from graphveil.estimators.session import Session
 from graphveil.local.lpgnn import LPGNN, NetworkMethod
 from graphveil.nn.layers import SparseRows
 from graphveil.nn.message_passing import k_prop
-from graphveil.papers.simgat import SimGAT, SimilarityPropagationConfig, averaging
+from graphveil.papers.simgat import SimGAT, SimGATMethod, averaging
 from graphveil.papers.similarity import PublicEdges, parse_similarity
 
 KPROP = "kprop"
@@ -74,14 +74,11 @@ class GivenSimGAT(SimGAT):
     given: Any = field(default=None, repr=False)
 
     def _build_method(self) -> NetworkMethod:
-        method = super()._build_method()
-        return replace(
-            method, propagation=GivenSimilarityConfig(**vars(method.propagation), given=self.given)
-        )
+        return GivenMethod(**vars(super()._build_method()), given=self.given)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenSimilarityConfig(SimilarityPropagationConfig):
+class GivenMethod(SimGATMethod):
     """Averaging with a precomputed S."""
 
     given: Any = field(repr=False)

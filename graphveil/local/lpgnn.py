@@ -143,48 +143,6 @@ class LpgnnKeywords:
     weight_decay: float = 0.01
 
 
-@dataclass(frozen=True, kw_only=True)
-class KPropConfig:
-    """The propagation of features: a fixed number of hops on the public edges; see ``k_prop``.
-
-    >>> KPropConfig.from_keywords(LpgnnKeywords(), steps=2).steps
-    2
-    """
-
-    steps: Steps
-    aggregator: Aggregator
-    self_loops: bool
-    isolated: Isolated
-
-    @classmethod
-    def from_keywords(cls, given: LpgnnKeywords, steps: Steps, **further: Any) -> Self:
-        checks.one_of(AGGREGATORS, aggregator=given.aggregator)
-        checks.one_of(ISOLATED, isolated=given.isolated)
-        check_steps(0, x_steps=given.x_steps, y_steps=given.y_steps)
-        shared = {name: getattr(given, name) for name in ("aggregator", "self_loops", "isolated")}
-        return cls(steps=steps, **shared, **further)
-
-    def check(self) -> None:
-        """Reject a map that cannot be computed on this machine."""
-
-    def hops(self, adjacency: Adjacency, steps: Steps | None = None) -> Propagation:
-        steps = self.steps if steps is None else steps
-        assert isinstance(steps, int)  # selected by ``NetworkMethod.fit``
-        return k_prop(
-            adjacency,
-            steps,
-            aggregator=self.aggregator,
-            self_loops=self.self_loops,
-            isolated=self.isolated,
-        )
-
-    def candidates(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
-        return [self.hops(view.adjacency, each) for each in steps]
-
-    def along(self, view: Graph, session: Session) -> Propagation:
-        return self.candidates(view, session, [self.steps])[0]
-
-
 NetworkOption = tuple["NetworkMethod", Propagation]
 
 
@@ -193,18 +151,21 @@ class NetworkMethod(LocalMethod):
     """A network, its training on reported labels, and the posterior that is combined with it.
 
     Args:
-        settings: Keywords of the network and its training. In a candidate (``candidates``) all but
-            ``x_steps``, which ``propagation`` has, are resolved.
+        settings: Keywords of the network and its training. In a candidate (``options``) all but ``x_steps``
+            are resolved.
+        steps: Number of hops that average features, resolved in a candidate.
     """
 
     settings: LpgnnKeywords
-    propagation: KPropConfig
+    steps: Steps
     schedule: TrainingSchedule
 
     @classmethod
-    def from_estimator(cls, model: LocalEstimator, propagation: KPropConfig) -> Self:
-        assert isinstance(model, LpgnnKeywords)
+    def from_estimator(cls, model: LocalEstimator) -> Self:
         given = LpgnnKeywords(**model._named(LpgnnKeywords))
+        checks.one_of(AGGREGATORS, aggregator=given.aggregator)
+        checks.one_of(ISOLATED, isolated=given.isolated)
+        check_steps(0, x_steps=given.x_steps, y_steps=given.y_steps)
         checks.one_of(tuple(BACKBONES), backbone=given.backbone)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.one_of(SELECT, select=given.select)
@@ -228,13 +189,26 @@ class NetworkMethod(LocalMethod):
             cls,
             report_config=model.report_config(),
             settings=given,
-            propagation=propagation,
+            steps=given.x_steps,
             schedule=schedule,
         )
 
-    def check(self, view: Graph) -> None:
-        super().check(view)
-        self.propagation.check()
+    # -- the propagation of features -----------------------------------------------------------------------
+
+    def hops(self, adjacency: Adjacency, steps: Steps) -> Propagation:
+        """Return an average over a fixed number of hops on the public edges; see ``k_prop``."""
+        assert isinstance(steps, int)  # resolved by ``options``
+        given = self.settings
+        own: dict[str, Any] = {"self_loops": given.self_loops, "isolated": given.isolated}
+        return k_prop(adjacency, steps, aggregator=given.aggregator, **own)
+
+    def maps(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
+        return [self.hops(view.adjacency, each) for each in steps]
+
+    def along(self, view: Graph, session: Session) -> Propagation:
+        return self.maps(view, session, [self.steps])[0]
+
+    # -- a fit ---------------------------------------------------------------------------------------------
 
     def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
         """Return an untrained network, not yet bound to edges."""
@@ -253,16 +227,11 @@ class NetworkMethod(LocalMethod):
         return best.result(records, rule, proba, learned)
 
     def options(self, view: Graph, session: Session) -> list[NetworkOption]:
-        """Return the candidates with their maps, before records are charged.
+        """Return the methods to select from, without ``"auto"``, and the maps of their hops.
 
-        A map may be impossible to compute on this machine.
+        They follow from public edges and sizes, before records are charged. A map may be impossible to
+        compute on this machine.
         """
-        candidates = self.candidates(view)
-        steps = [candidate.propagation.steps for candidate in candidates]
-        return list(zip(candidates, self.propagation.candidates(view, session, steps), strict=True))
-
-    def candidates(self, view: Graph) -> "list[NetworkMethod]":
-        """Return the methods to select from, without ``"auto"``; they follow from public edges and sizes."""
         given = self.settings
         automatic, sparse = given.posterior_steps == AUTO, mean_degree(view.adjacency) <= SPARSE_DEGREE
         fixed = replace(
@@ -271,17 +240,11 @@ class NetworkMethod(LocalMethod):
             prior=given.prior or ("mixture" if automatic and sparse else "diffusion"),
             posterior_use=given.posterior_use or ("validation" if automatic else "product"),
         )
-        x, y = self.propagation.steps, given.y_steps
+        x, y = self.steps, given.y_steps
         known_steps = CANDIDATE_STEPS if self.protects_labels else EXACT_CANDIDATE_STEPS
         pairs = dict.fromkeys((a if x == AUTO else x, b if y == AUTO else y) for a, b in known_steps)
-        return [
-            replace(
-                self,
-                settings=replace(fixed, y_steps=second),
-                propagation=replace(self.propagation, steps=first),
-            )
-            for first, second in pairs
-        ]
+        found = [replace(self, settings=replace(fixed, y_steps=b), steps=a) for a, b in pairs]
+        return list(zip(found, self.maps(view, session, [a for a, _ in pairs]), strict=True))
 
     def predicted(
         self, view: Graph, fitted: "FittedNetwork", session: Session
@@ -336,7 +299,7 @@ class NetworkMethod(LocalMethod):
     def smoothed(self, view: Graph, labels: Tensor) -> NoisyLabels:
         given, smoothing = self.settings, None
         if given.y_steps:
-            smoothing = KPropConfig.from_keywords(given, given.y_steps).hops(view.adjacency)
+            smoothing = self.hops(view.adjacency, given.y_steps)
         return self.noisy(view, labels, corrected=given.forward_correction, smoothing=smoothing)
 
     def apply_posterior(self, proba: Tensor, view: Graph, labels: Tensor, rule: PredictionRule) -> Tensor:
@@ -361,7 +324,7 @@ class NetworkMethod(LocalMethod):
         parameters, method = dict(state), self
         if self.settings.x_steps == AUTO:
             steps = int(parameters.pop(_SELECTED_STEPS))
-            method = replace(self, propagation=replace(self.propagation, steps=steps))
+            method = replace(self, steps=steps)
         network = self.build(sizes, PublicStreams(0).torch("restore"))
         network.load_state_dict(parameters)
         network.eval()
@@ -396,7 +359,7 @@ class FittedNetwork:
             for part in ("train", "val")
         }
         found = {
-            "x_steps": self.method.propagation.steps,
+            "x_steps": self.method.steps,
             "y_steps": settings.y_steps,
             "rule": rule if settings.posterior_steps else "network",
         }
@@ -452,12 +415,12 @@ class TrainedLpgnn(TrainedOnReports):
                 "The nodes of another graph must send LDP reports before the model can predict them."
             )
         estimates = FeatureEstimates(scaled(view.x, self.method.report_config.scaling))
-        propagation = self.method.propagation.along(view, session)
+        propagation = self.method.along(view, session)
         return CachedPrediction(None, (), self.proba(view, estimates, propagation))
 
     def collect(self, view: Graph, before: RandomizedRecords | None, session: Session) -> CachedPrediction:
         """Randomize features of nodes without stored reports (``before``), charge them, and predict."""
-        propagation = self.method.propagation.along(view, session)  # before its nodes are charged
+        propagation = self.method.along(view, session)  # before its nodes are charged
         records = self.method.collected_features(view, session, 0 if before is None else len(before.labels))
         if before is not None:
             features = stacked(before.features.deviations, records.features.deviations)
@@ -468,7 +431,7 @@ class TrainedLpgnn(TrainedOnReports):
 
     def predicted(self, view: Graph, records: RandomizedRecords, session: Session) -> Tensor:
         """Return probabilities (N, C) from reports that are already charged."""
-        return self._predicted(view, records, self.method.propagation.along(view, session))
+        return self._predicted(view, records, self.method.along(view, session))
 
     def _predicted(self, view: Graph, records: RandomizedRecords, propagation: Propagation) -> Tensor:
         proba = self.proba(view, records.features, propagation)
@@ -485,7 +448,7 @@ class TrainedLpgnn(TrainedOnReports):
     def state(self) -> State:
         state = dict(self.network.state_dict())
         if self.method.settings.x_steps == AUTO:
-            state[_SELECTED_STEPS] = torch.tensor(int(self.method.propagation.steps))
+            state[_SELECTED_STEPS] = torch.tensor(int(self.method.steps))
         return state
 
 
@@ -545,7 +508,7 @@ class LPGNN(LpgnnKeywords, FeatureKeywords, LocalEstimator):
         return baseline_of(self)
 
     def _build_method(self) -> NetworkMethod:
-        return NetworkMethod.from_estimator(self, KPropConfig.from_keywords(self, self.x_steps))
+        return NetworkMethod.from_estimator(self)
 
 
 def baseline_of(model: Estimator) -> LPGNN:

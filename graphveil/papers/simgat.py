@@ -17,7 +17,7 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import LocalEstimator
-from graphveil.local.lpgnn import LPGNN, KPropConfig, LpgnnKeywords, NetworkMethod, baseline_of
+from graphveil.local.lpgnn import LPGNN, LpgnnKeywords, NetworkMethod, baseline_of
 from graphveil.local.posterior_mixture import Steps
 from graphveil.local.reports import FeatureKeywords
 from graphveil.nn.layers import SparseRows
@@ -93,33 +93,20 @@ class SimGAT(LpgnnKeywords, FeatureKeywords, LocalEstimator):
         return baseline_of(self)
 
     def _build_method(self) -> NetworkMethod:
-        propagation = SimilarityPropagationConfig.from_keywords(
-            self,
-            self.x_steps,
-            similarity=self.similarity,
-            combine=self.combine,
-            weight=self.weight,
-            max_union_degree=self.max_union_degree,
-            basis=f"unit {self.unit!r} leaves edges public",
-        )
-        return NetworkMethod.from_estimator(self, propagation)
+        return SimGATMethod.from_estimator(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarityPropagationConfig(KPropConfig):
-    """Hops on the edges, and an average over similar nodes; see ``SimGAT``.
-
-    Args:
-        basis: Why the edges are public.
-    """
+class SimGATMethod(NetworkMethod):
+    """A network on hops along the edges and an average over similar nodes; see ``SimGAT``."""
 
     similarity: str
     combine: Combine
     weight: Weight
     max_union_degree: int | None
-    basis: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         parse_similarity(self.similarity)
         checks.one_of(COMBINE, combine=self.combine)
         checks.one_of(WEIGHT, weight=self.weight)
@@ -134,14 +121,16 @@ class SimilarityPropagationConfig(KPropConfig):
         if self.combine != "union":
             raise ConfigError(f"max_degree={self.max_union_degree} is only for combine='union'. Remove it.")
 
-    def check(self) -> None:
+    def check(self, view: Graph) -> None:
         """Reject a similarity whose library is missing; loading a model does not need the library."""
+        super().check(view)
         parse_similarity(self.similarity).check_installed()
 
-    def candidates(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
+    def maps(self, view: Graph, session: Session, steps: Sequence[Steps]) -> Sequence[Propagation]:
         """Return the map of a graph for each number of hops; similar nodes are computed once."""
         with session.stage("similarity"):
-            edges = PublicEdges(view.adjacency, basis=self.basis)
+            basis = f"unit {self.privacy_config.unit.name!r} leaves edges public"
+            edges = PublicEdges(view.adjacency, basis=basis)
             similar = self.similar(edges, session)
             if self.combine == "union":
                 both = union(edges, similar, max_union_degree=self.max_union_degree)

@@ -31,8 +31,8 @@ def model(**changed: object) -> SimGAT:
 
 def operator(simgat: SimGAT, graph: Graph) -> torch.Tensor:
     """Return the matrix that features are propagated by."""
-    propagation_config = simgat.config.propagation.along(graph, Session(streams=PublicStreams(0)))
-    return propagation_config.apply(torch.eye(graph.num_nodes))
+    hops = simgat.config.along(graph, Session(streams=PublicStreams(0)))
+    return hops.apply(torch.eye(graph.num_nodes))
 
 
 @pytest.fixture

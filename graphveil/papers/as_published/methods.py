@@ -16,6 +16,7 @@ from graphveil.nn.message_passing import GcnNetwork
 from graphveil.papers import simgat
 from graphveil.papers.as_published.graph_mechanisms import PUBLISHED
 from graphveil.papers.as_published.published import AsPublished, PublishedMethod, rebuilt
+from graphveil.papers.simgat import SimGATMethod
 from graphveil.perturb import GraphMechanism
 from graphveil.training import TrainingSchedule
 
@@ -70,6 +71,10 @@ class PublishedLocal(PublishedMethod, NetworkMethod):
     """A method on LDP reports, without a claim about them."""
 
 
+class PublishedSimGAT(PublishedMethod, SimGATMethod):
+    """SimGAT, without a claim about LDP reports."""
+
+
 class LPGNN(AsPublished, lpgnn.LPGNN):
     """LPGNN for the tables of its paper. Arguments are those of ``graphveil.LPGNN``.
 
@@ -93,7 +98,7 @@ class SimGAT(AsPublished, simgat.SimGAT):
     method: ClassVar[str] = "simgat-paper"
 
     def _build_method(self) -> NetworkMethod:
-        return rebuilt(super()._build_method(), PublishedLocal)
+        return rebuilt(super()._build_method(), PublishedSimGAT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,7 +192,7 @@ class TestAFitIsAValue:
         assert again.reports is None
         estimates = fitted.trained.reports.features
         with one_thread():  # as in the fit: the order of a sum depends on the number of threads
-            hops = again.method.propagation.along(graph, Session(streams=PublicStreams(0)))
+            hops = again.method.along(graph, Session(streams=PublicStreams(0)))
             assert torch.equal(again.proba(graph, estimates, hops), fitted.proba)
 
 
