@@ -38,7 +38,7 @@ from graphveil.local.reports import (
     scaled,
     sparse_estimates,
 )
-from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
+from graphveil.mechanisms import FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
 from graphveil.nn.lpgnn import FeatureEstimates
 from graphveil.training.metrics import Evaluation
 
@@ -90,14 +90,6 @@ class LocalEstimator(LabelKeywords, Estimator):
             raise ConfigError(f"Unit {self.unit!r} collects no LDP reports. Pass unit='local-attributes'.")
         return self.config
 
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        mechanism = self._local_method.report_config.mechanism(dim)
-        if mechanism is None:
-            raise ConfigError(
-                f"{self._local_method.name} does not collect features. Use label_mechanism(classes)."
-            )
-        return mechanism
-
     def label_mechanism(self, classes: int) -> LabelMechanism:
         return self._local_method.label_mechanism(classes)
 
@@ -121,7 +113,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
         ...     classes=3))
         >>> model = LPGNN.from_protocol(protocol, x_steps=16)
-        >>> model.eps_x, model.eps_y, model.mechanism(8) == protocol.features
+        >>> model.eps_x, model.eps_y, model.report_config().mechanism(8) == protocol.features
         (1.0, 2.0, True)
         """
         label_only = cls.reads_labels_only(configuration)

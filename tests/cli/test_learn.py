@@ -53,7 +53,7 @@ def test_reports_and_edges_make_a_model_and_its_predictions(
     assert "mlp (no graph)" in answer.err
     model = gv.load_model("model")
     assert (model.method, model.class_names_, model.epochs) == (method, ("t0", "t1", "t2"), 3)
-    assert model.mechanism(2).bounds.high == (10.0, 20.0)
+    assert model.report_config().mechanism(2).bounds.high == (10.0, 20.0)
     assert invoke("predict model --out p.csv").code == 0
     head, *rows = read(Path("p.csv"))
     assert head == ["node", "prediction", "p_t0", "p_t1", "p_t2"]

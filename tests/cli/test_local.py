@@ -117,7 +117,7 @@ def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
     assert "FeatureRR, 2 of 2 features reported by public weights" in answer.json["releases"][0]["words"]
     model = gv.load_model("run")
     assert model.theta == (0.75, 0.25)
-    assert [law.epsilon for law in model.mechanism(2).features] == [0.75, 0.25]
+    assert [law.epsilon for law in model.report_config().mechanism(2).features] == [0.75, 0.25]
     assert invoke(*command, "--resume").code == 0
     found = invoke(f"calibrate {LOCAL} {RR} --features-count 2 --classes-count 3 --json").json
     assert "by public weights, epsilon 1" in found["reports"][0]

@@ -57,7 +57,7 @@ def edges() -> Adjacency:
 @every_law
 def test_the_estimator_has_the_mechanisms_of_the_protocol(law) -> None:
     model = gv.LPGNN.from_protocol(CollectionProtocol(features=law, label=LABEL), hidden=5, seed=3)
-    assert model.mechanism(DIM) == law
+    assert model.report_config().mechanism(DIM) == law
     assert model.label_mechanism(CLASSES) == LABEL
     assert (model.unit, model.hidden, model.seed) == ("local-attributes", 5, 3)
     assert (model.eps_x, model.eps_y) == (law.epsilon, 2.0)
@@ -224,7 +224,7 @@ def test_loads_bounds_bins_and_class_names(edges, tmp_path) -> None:
         )
         model.save(tmp_path / name)
         again = gv.load_model(tmp_path / name)
-        assert again.mechanism(DIM) == LAWS[name]
+        assert again.report_config().mechanism(DIM) == LAWS[name]
         assert again.class_names_ == ("red", "green", "blue")
 
 

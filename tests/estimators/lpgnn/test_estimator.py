@@ -68,7 +68,7 @@ class TestBudgets:
     def test_delta_belongs_to_the_gaussian(self) -> None:
         with pytest.raises(ConfigError, match="is only for features='agm'"):
             model(delta=1e-10)
-        assert model(features="agm", delta=1e-9).mechanism(8).claim.delta == 1e-9
+        assert model(features="agm", delta=1e-9).report_config().mechanism(8).claim.delta == 1e-9
 
 
 class TestUnits:
@@ -262,7 +262,7 @@ def test_every_mechanism_trains(graph, features) -> None:
 def test_a_public_theta_divides_the_budget_of_features(graph, features) -> None:
     shares = np.arange(1, graph.num_features + 1)
     theta = tuple((shares / shares.sum()).tolist())
-    law = model(features=features, theta=theta).mechanism(graph.num_features)
+    law = model(features=features, theta=theta).report_config().mechanism(graph.num_features)
     assert law.allocation == WeightedAllocation(theta)
     assert law.claim.epsilon == 1.0
     worst = law.variance(np.zeros((1, graph.num_features)))[0]
