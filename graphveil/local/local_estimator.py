@@ -159,20 +159,11 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self.fit_from_reports(graph, received, on_progress)
 
     def _public_features(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        method = self._local_method
-        config = method.report_config
-        if config.features is None:
-            if given is not None:
-                raise ConfigError(f"{method.name} does not read features. Remove public_features (--nodes).")
+        config = self._local_method.report_config
+        reads = config.features is not None
+        check_public_features(collector.protocol, given=given is not None, reads=reads)
+        if not reads:
             return FeatureEstimates(torch.zeros(collector.nodes, 1))
-        if (given is None) != (collector.protocol.features is not None):
-            raise ConfigError(
-                "The protocol collects no features, so public ones are needed. Pass public_features= with "
-                "one row per node (--nodes)."
-                if given is None
-                else "The protocol collects features, and their reports are used. Remove public_features "
-                "(--nodes)."
-            )
         if given is None:
             return None
         x, bounds = scaled(as_features(given), config.scaling), config.bounds
@@ -278,6 +269,21 @@ class LocalEstimator(LabelKeywords, Estimator):
 
 
 # -- parameters of a protocol, and reports of clients ----
+
+
+def check_public_features(protocol: CollectionProtocol, *, given: bool, reads: bool) -> None:
+    """Reject public features that a method does not use, and a lack of those that it needs."""
+    if given and not reads:
+        raise ConfigError("This method does not read features. Remove public_features= (--nodes).")
+    if given and protocol.features is not None:
+        raise ConfigError(
+            "The protocol collects features, and their reports are used. Remove public_features= (--nodes)."
+        )
+    if reads and not given and protocol.features is None:
+        raise ConfigError(
+            "The protocol collects only labels, and the method also needs features. Pass public features of "
+            "all nodes with public_features= (--nodes), or collect features as well."
+        )
 
 
 def complete_from_protocol(

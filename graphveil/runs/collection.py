@@ -153,19 +153,9 @@ def receive_on_edges(
 
     from graphveil.core.edges.adjacency import Adjacency
     from graphveil.local.collect.report_tables import read_reports, receive_reports
+    from graphveil.local.local_estimator import check_public_features
 
-    if features:
-        if protocol.features is None and protocol.label is not None and nodes is None:
-            raise ConfigError(
-                "The protocol collects only labels, and the method also needs features. Pass a table of "
-                "public features of all nodes (--nodes), or collect features as well."
-            )
-        if protocol.features is not None and nodes is not None:
-            raise ConfigError(
-                "The protocol collects features, so public features are not used. Remove --nodes."
-            )
-    elif nodes is not None:
-        raise ConfigError("This method does not read features. Remove --nodes.")
+    check_public_features(protocol, given=nodes is not None, reads=features)
     ids, texts = read_reports(encoded_reports, id=id)
     ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
     others = {f"{name!r} of the edges": end for name, end in ends.items()}

@@ -125,7 +125,7 @@ def test_fits_labels_with_public_features(method, edges) -> None:
 def test_checks_public_features_against_the_protocol(edges) -> None:
     x, found = np.zeros((NODES, DIM)), collector(ALONE)
     model = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1)
-    with pytest.raises(ConfigError, match="public ones are needed"):
+    with pytest.raises(ConfigError, match="Pass public features"):
         model.fit_from_collector(found, edges)
     with pytest.raises(ConfigError, match="Remove public_features"):
         gv.LPGNN.from_protocol(SURVEY, epochs=1).fit_from_collector(collector(), edges, public_features=x)
