@@ -4,7 +4,7 @@ Places where exact numbers about private data exist are declared (``forms_privat
 ``proofs/noise.md``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from graphveil._util import checks
 from graphveil._util.threads import all_threads, parallel_for
 from graphveil.core.backends import AggregationBackend, BlockWork, backend_for
 from graphveil.core.edges.adjacency import Adjacency
-from graphveil.core.edges.blocks import Ids
+from graphveil.core.edges.blocks import EdgeBlock, Ids
 from graphveil.core.keys import keyed_digest
 from graphveil.core.noise import _kernels
 
@@ -51,8 +51,10 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
 
 
 _ROWS_A_THREAD = 1 << 16
+_EDGES = 1 << 22  # edges of a piece, unless a query takes fewer
 
 Counts = npt.NDArray[np.int64]
+Exact = Callable[[EdgeBlock], npt.NDArray[np.integer[Any]]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,19 +139,34 @@ class PrivateEdges:
         parts = backend.run(work, self._adjacency)
         return _joined([part.clone() if backend.yields_borrowed_memory else part for part in parts])
 
-    def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
-        """Return the exact sum over all blocks of the work's results, computed in this process.
+    def total(
+        self,
+        exact: Exact | Callable[[EdgeBlock], int],
+        shape: tuple[int, ...],
+        *,
+        rows: int | None = None,
+        edges: int | None = None,
+    ) -> Counts:
+        """Return the exact sum of a function over all pieces of at most so many rows and edges.
 
-        Exact numbers are not sent to other processes, so every backend computes this work here.
+        Exact numbers are not sent to other processes, so every backend computes them here.
         """
         total: Counts = np.zeros(shape, dtype=np.int64)
-        for block in self._backend.blocks(self._adjacency):
-            total += work(block).numpy()
+        for piece in self._pieces(rows, edges):
+            total += exact(piece)
         return total
 
-    def exact(self, work: BlockWork) -> Tensor:
-        """Return the work's results for the blocks, concatenated: exact, computed in this process."""
-        return _joined([work(block) for block in self._backend.blocks(self._adjacency)])
+    def count(self, cells_of: Exact, cells: int) -> Counts:
+        """Return the exact number of edges in each cell, from a function that returns the edges' cells."""
+        return self.total(lambda piece: np.bincount(cells_of(piece), minlength=cells), (cells,))
+
+    def exact(self, exact: Exact, *, rows: int | None = None, edges: int | None = None) -> Counts:
+        """Return the exact results of a function for all pieces, concatenated."""
+        return np.concatenate([np.empty(0, np.int64), *map(exact, self._pieces(rows, edges))])
+
+    def _pieces(self, rows: int | None, edges: int | None) -> Iterator[EdgeBlock]:
+        for block in self._backend.blocks(self._adjacency):
+            yield from block.pieces(rows or len(block), edges or _EDGES)
 
     def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
         """Return the in-neighbors of the nodes, concatenated node by node, and their number per node."""

@@ -27,7 +27,6 @@ from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.keys import ReleaseKey
 from graphveil.core.ledger import MemoryLedger, ledger_of
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.queries.out_edge_sums import OutDegrees
 from graphveil.core.release import Release
 from graphveil.errors import ConfigError, ReleaseError
 
@@ -150,6 +149,16 @@ def interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@dataclass(frozen=True)
+class OutDegrees(BlockWork):
+    """The number of a block's edges that each node sends."""
+
+    num_nodes: int
+
+    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
+        return torch.bincount(edges.sources, minlength=self.num_nodes)
+
+
 def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
     backend, graph, work = RayBackend(**TWO, block_rows=1), star(15), OutDegrees(16)
@@ -173,6 +182,7 @@ def test_an_unfinished_query_does_not_affect_the_next_one(ray_here: Path, tmp_pa
 
 
 def test_queries_of_two_graphs_can_be_read_in_turn(ray_here: Path) -> None:
+    pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
     backend, graphs = RayBackend(**TWO, block_rows=1), (star(15), drawn().adjacency)
     works = [OutDegrees(graph.num_nodes) for graph in graphs]
     here = [list(InMemoryBackend(1).run(work, graph)) for work, graph in zip(works, graphs, strict=True)]
@@ -184,6 +194,7 @@ def test_queries_of_two_graphs_can_be_read_in_turn(ray_here: Path) -> None:
 
 
 def test_rejects_another_cluster_and_more_threads_than_a_machine_has(ray_here: Path) -> None:
+    pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
     graph = star(5)
     RayBackend(**TWO).check(graph)
     with pytest.raises(ConfigError, match=r"connected to the Ray cluster.*ray\.shutdown"):

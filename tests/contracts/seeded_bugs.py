@@ -52,9 +52,9 @@ BUGS = [
         name="vectors_of_products_may_be_longer_than_one",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:grid_vectors",
-                "torch.where(fits[:, None], grid, 0.0)",
-                "grid",
+                "graphveil.core.queries.row_sums:truncate_to_grid",
+                "out[some][~fits] = 0",
+                "pass",
             )
         ],
         test=[
@@ -77,7 +77,7 @@ BUGS = [
         name="products_of_a_hub_are_rounded",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:EdgeProducts.__call__",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery.answer",
                 "FLOAT32_EXACT >> self.grid_bits",
                 "FLOAT32_EXACT",
             )
@@ -88,9 +88,9 @@ BUGS = [
         name="products_contain_held_out_edges",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:EdgeProducts.__call__",
-                "self.held_out.without(piece)",
-                "piece",
+                "graphveil.core.queries.pair_sums:EdgeProductQuery.answer",
+                "self.held_out.without(edges)",
+                "edges",
             )
         ],
         test=[
@@ -102,9 +102,9 @@ BUGS = [
         name="sums_of_pair_features_contain_held_out_edges",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:PairSums.__call__",
-                "self.held_out.without(piece)",
-                "piece",
+                "graphveil.core.queries.pair_sums:PairSumQuery.answer",
+                "self.held_out.without(edges)",
+                "edges",
             )
         ],
         test=[
@@ -131,7 +131,7 @@ BUGS = [
         name="the_histogram_counts_fitted_edges",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:ScoreCounts.__call__",
+                "graphveil.core.queries.pair_sums:PairHistogramQuery.answer",
                 "held = self.held_out.contains(sources, targets)",
                 "held = np.ones(len(sources), dtype=bool)",
             )
@@ -159,9 +159,9 @@ BUGS = [
         name="features_of_edges_are_not_clipped",
         edits=[
             (
-                "graphveil.core.queries.pair_sums:PairSums.__call__",
-                "clipped(self.terms(sources, targets))",
-                "self.terms(sources, targets)",
+                "graphveil.core.queries.pair_sums:PairSumQuery.answer",
+                "clipped(terms(sources, targets))",
+                "terms(sources, targets)",
             )
         ],
         test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[pair sums-undirected-edge]",
@@ -307,7 +307,7 @@ BUGS = [
     dict(
         name="rows_are_not_checked_against_their_bound",
         edits=[
-            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.core.queries.row_sums:truncate_to_grid", "out[some][~fits] = 0", "pass"),
             ("graphveil.core.noise._native:", "fits ? grid[c] : 0.0", "grid[c]"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
@@ -318,8 +318,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.neighbor_sums:grid_table",
-                "np.square(bound)[:, 0]",
-                "np.square(1.0001 * bound)[:, 0]",
+                "np.square(bounds)",
+                "np.square(1.0001 * bounds)",
             ),
             ("graphveil.core.noise._native:", "<= bound * bound", "<= 1.0002 * bound * bound"),
         ],
@@ -330,10 +330,10 @@ BUGS = [
     dict(
         name="rows_are_rounded_to_the_nearest_step_unchecked",
         edits=[
-            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.core.queries.row_sums:truncate_to_grid", "out[some][~fits] = 0", "pass"),
             ("graphveil.core.noise._native:", "fits ? grid[c] : 0.0", "grid[c]"),
             (
-                "graphveil.core.queries.neighbor_sums:grid_table",
+                "graphveil.core.queries.row_sums:truncate_to_grid",
                 "np.trunc(grid, out=grid)",
                 "np.rint(grid, out=grid)",
             ),
@@ -612,7 +612,7 @@ BUGS = [
         name="codes_are_checked_by_their_norm_alone",
         edits=[
             (
-                "graphveil.core.queries.out_edge_sums:OutEdgeCodeSumQuery.admits",
+                "graphveil.core.queries.out_edge_sums:OutEdgeCodeSumQuery.squares",
                 "gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)",
                 "gauge = np.linalg.norm(grid, axis=1)",
             )
@@ -806,7 +806,7 @@ BUGS = [
     ),
     dict(
         name="pushed_vectors_stay_off_the_grid",
-        edits=[("graphveil.core.queries.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
+        edits=[("graphveil.core.queries.row_sums:truncate_to_grid", "np.trunc(grid, out=grid)", "pass")],
         test="tests/contracts/test_checks.py::test_a_release[out_edge_sums_depend_on_nothing_but_the_edges]",
     ),
     dict(
@@ -1017,9 +1017,9 @@ BUGS = [
                 "vectors = (0.99 * vectors).to(",
             ),
             (
-                "graphveil.core.queries.neighbor_sums:grid_table",
-                "np.multiply(exact, bound, out=grid)",
-                "np.multiply(0.99 * exact, bound, out=grid)",
+                "graphveil.core.queries.row_sums:truncate_to_grid",
+                "np.multiply(exact, factors[some, None], out=grid)",
+                "np.multiply(0.99 * exact, factors[some, None], out=grid)",
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
@@ -1131,8 +1131,8 @@ BUGS = [
                 "compact = pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
-            ("graphveil.core.queries.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
-            ("graphveil.core.queries.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
+            ("graphveil.core.queries.row_sums:truncate_to_grid", "out[some][~fits] = 0", "pass"),
+            ("graphveil.core.queries.row_sums:truncate_to_grid", "np.trunc(grid, out=grid)", "pass"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[sums_depend_on_nothing_but_the_edges]",
     ),
@@ -1557,7 +1557,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.edge_training:_in_edges",
-                "used = select_one_direction(sources, nodes.numpy()[places], learns)",
+                "used = counts_at_target(sources, nodes.numpy()[places], learns)",
                 "used = np.ones(len(sources), dtype=bool)",
             )
         ],
@@ -1568,7 +1568,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.edge_training:_in_edges",
-                "used = select_one_direction(sources, nodes.numpy()[places], learns)",
+                "used = counts_at_target(sources, nodes.numpy()[places], learns)",
                 "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
             )
         ],
@@ -1857,7 +1857,7 @@ BUGS = [
         name="the_direction_between_equals_follows_how_many_edges_there_are",
         edits=[
             (
-                "graphveil.core.queries.edge_counts:counts_at_target",
+                "graphveil.core.queries.held_out:counts_at_target",
                 "is_chosen_direction(sources, targets)",
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
@@ -6537,8 +6537,8 @@ BUGS = [
         name="a_row_counts_in_both_answers",
         edits=[
             (
-                "graphveil.core.queries.row_counts:RowCells.__call__",
-                "kept = self.paying[owners] & ",
+                "graphveil.core.queries.row_counts:RowCountQuery.answer",
+                "kept = paying[owners] & ",
                 "kept = ",
             )
         ],
@@ -6549,18 +6549,16 @@ BUGS = [
     ),
     dict(
         name="a_row_counts_in_the_group_of_its_far_end",
-        edits=[
-            ("graphveil.core.queries.row_counts:RowCells.__call__", "self.paying[owners]", "self.paying[far]")
-        ],
+        edits=[("graphveil.core.queries.row_counts:RowCountQuery.answer", "paying[owners]", "paying[far]")],
         test="tests/release/test_row_counts.py::test_a_row_moves_one_integer_of_one_answer_by_one[0-row]",
     ),
     dict(
         name="a_row_counts_twice",
         edits=[
             (
-                "graphveil.core.queries.row_counts:RowCells.__call__",
-                "counts += np.bincount",
-                "counts += 2 * np.bincount",
+                "graphveil.core.queries.row_counts:RowCountQuery.answer",
+                "counts = private.count",
+                "counts = 2 * private.count",
             )
         ],
         test=[
@@ -6572,9 +6570,9 @@ BUGS = [
         name="a_row_also_counts_in_a_total",
         edits=[
             (
-                "graphveil.core.queries.row_counts:RowCells.__call__",
-                "counts += np.bincount",
-                "counts[0] += kept.sum()\n            counts += np.bincount",
+                "graphveil.core.queries.row_counts:RowCountQuery.answer",
+                "return cells[cells < self.cells]",
+                "return np.append(cells[cells < self.cells], np.zeros(kept.sum(), dtype=np.int64))",
             )
         ],
         test="tests/audit/test_query_neighbor_tests.py::test_query_keeps_its_privacy_cost_under_a_unit[row counts-row]",

@@ -9,7 +9,8 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import MemoryLedger
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.queries.held_out import HeldOutPairs
-from graphveil.core.queries.pair_sums import EdgeProductData, EdgeProductQuery, grid_vectors
+from graphveil.core.queries.pair_sums import EdgeProductData, EdgeProductQuery
+from graphveil.core.queries.row_sums import grid_vectors
 from graphveil.core.release import Release
 from graphveil.core.unit import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
@@ -38,7 +39,7 @@ def test_exact_sum_is_that_of_distinct_edges_that_are_not_held_out(unit: Unit, s
     held_out = HeldOutPairs(share, 11)
     vectors = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 3)))
     vectors /= 1.01 * vectors.norm(dim=1, keepdim=True)
-    grid = grid_vectors(vectors, 9).double().numpy() / 2**9
+    grid = grid_vectors(vectors, 9) / 2**9
     expected = np.zeros((3, 3))
     distinct = {(u, v) if unit == STORED else (min(u, v), max(u, v)) for u, v in pairs.T.tolist()}
     for u, v in distinct:

@@ -25,32 +25,25 @@ from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import EdgeRandomizedResponse, NoisyCells
 from graphveil.core.plan import ReleasePlan, hops
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.edge_counts import ClassPairs, NeighborCountData, NeighborCountQuery, NoisyCounts
+from graphveil.core.queries.edge_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.core.queries.graph_queries import (
-    CountedEdges,
     LeveledNodePairs,
     PerturbedNodePairs,
-    ProtectedEdges,
 )
 from graphveil.core.queries.held_out import HeldOutPairs
 from graphveil.core.queries.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
 from graphveil.core.queries.out_edge_sums import (
-    InDegrees,
-    OutDegrees,
     OutEdgeSumData,
     OutEdgeSumQuery,
-    OutNeighborSums,
 )
-from graphveil.core.queries.pair_sums import EdgeProducts, PairSums, PairTerms, ScoreCounts
 from graphveil.core.queries.projected_sums import ProjectedRows, ProjectedSumData, ProjectedSumQuery
-from graphveil.core.queries.row_counts import RowCells
 from graphveil.core.queries.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.core.queries.weights import GivenWeight
 from graphveil.core.query import Query, QueryData
 from graphveil.core.release import Release
 from graphveil.core.unit import Node, NodeRecord, UndirectedEdge, Unit
 from graphveil.errors import ConfigError
-from graphveil.papers.as_published.graph_queries import PerturbedRows, RowCounts
+from graphveil.papers.as_published.graph_queries import PerturbedRows
 from graphveil.papers.attention import Attention
 from graphveil.papers.weights import ClassAgree, Landmarks, ReluCos, SigmoidCos
 from graphveil.release.weights import Jaccard
@@ -232,28 +225,19 @@ def test_borrowed_memory_is_copied_before_it_is_reused(backend: AggregationBacke
 
 
 def works() -> list[BlockWork]:
-    codes = np.array([0, 1, 1, 0, 2, 1])
-    held_out, table = HeldOutPairs(0.5, 1), torch.arange(12.0).reshape(6, 2)
-    terms = PairTerms((table,), (table,), torch.zeros(1).double(), torch.ones(1).double())
     return [
-        ClassPairs(codes, 3),
-        OutNeighborSums(codes),
-        OutDegrees(6),
-        InDegrees(6),
         NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
         PerturbedNodePairs(WHOLE, EdgeRandomizedResponse(1.0), bytes(32)),
         LeveledNodePairs(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
-        ProtectedEdges(WHOLE),
-        CountedEdges(WHOLE),
-        RowCounts(2, 3),
-        RowCells(*np.arange(18).reshape(3, 6) % 3, np.array([True, False] * 3), 4),
         PerturbedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
         NoisyCounts(
-            np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, held_out, DiscreteLaplace(1.0), bytes(32)
+            np.array([0, 1, 1, 0, 2, -1]),
+            np.zeros(6, int),
+            3,
+            HeldOutPairs(0.5, 1),
+            DiscreteLaplace(1.0),
+            bytes(32),
         ),
-        EdgeProducts(table, held_out, 4),
-        PairSums(terms, 8, True, held_out),
-        ScoreCounts(terms, np.ones(1), np.zeros(1), True, held_out),
         ProjectedRows(
             np.arange(12).reshape(6, 2),
             3,

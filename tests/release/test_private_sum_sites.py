@@ -29,7 +29,7 @@ SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.gnn.module_training:check_trainable",
     "graphveil.estimators.gnn.module_training:_probed",
 }
-READS = {"total", "exact", "in_edges", "out_neighbors"}
+READS = {"total", "count", "exact", "in_edges", "out_neighbors"}
 PUBLISHED = "graphveil.papers.as_published.graph_queries"  # what papers draw, without a valid guarantee
 TOOLS = tuple(f"graphveil.core.{part}." for part in ("accounting", "clipping", "edges", "noise"))
 

@@ -35,7 +35,6 @@ from graphveil.core.queries.projected_sums import (
     ProjectedSumQuery,
     fixed_point_bits,
     fixed_point_weights,
-    grid_messages,
     h_index,
 )
 from graphveil.core.queries.record_counts import (
@@ -48,6 +47,7 @@ from graphveil.core.queries.record_counts import (
     RecordHistogramData,
     RecordHistogramQuery,
 )
+from graphveil.core.queries.row_sums import grid_vectors
 from graphveil.core.query import PublicInputs
 from graphveil.core.release import Release
 from graphveil.core.unit import Node, NodeBoundedDegree, NodeRecord, UndirectedEdge
@@ -285,7 +285,7 @@ def test_weights_and_messages_are_whole_numbers_and_their_products_are_exact() -
     query, bound = of_grid(3, 2, 50.0), 3
     pair = pair_of(np.random.default_rng(5), bound, 2, replaced=False)
     weight_bits, message_bits = fixed_point_bits(len(pair.before), bound)
-    messages = grid_messages(torch.from_numpy(pair.sent), message_bits)
+    messages = grid_vectors(torch.from_numpy(pair.sent), message_bits, np.int64)
     weights = fixed_point_weights(np.maximum(pair.before.sum(axis=1), bound), weight_bits)
     sums = pair.before.T.astype(np.int64) @ (messages * weights[:, None])
     expected = np.trunc(sums / 2.0 ** (weight_bits + message_bits) * query.unit_steps)

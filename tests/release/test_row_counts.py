@@ -8,6 +8,7 @@ import torch
 from contracts.laws import are_unrelated, has_the_law
 
 from graphveil.audit.query_neighbor_tests import zero_noise_plan
+from graphveil.core import private_edges
 from graphveil.core.accounting.accountant import privacy_curve
 from graphveil.core.backends import InMemoryBackend
 from graphveil.core.edges.adjacency import Adjacency
@@ -143,7 +144,7 @@ def test_many_rows_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     rows, groups, data = drawn(2)
     whole = exact(rows, groups, data, FIRST)
     for at_once in (1, 3, 7):
-        monkeypatch.setattr(row_counts, "_EDGES", at_once)
+        monkeypatch.setattr(private_edges, "_EDGES", at_once)
         assert torch.equal(exact(rows, groups, data, FIRST), whole)
 
 

@@ -25,7 +25,7 @@ from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries import edge_training
 from graphveil.core.queries.edge_training import EdgeAttentionQuery
-from graphveil.core.queries.held_out import select_one_direction
+from graphveil.core.queries.held_out import counts_at_target
 from graphveil.nn.message_passing import SageNetwork
 from graphveil.papers.as_published.subgraph_sums import AffineMaps, SubgraphClippedSum, neighbor_table
 
@@ -335,7 +335,7 @@ def attention_case(rng: Rng) -> Case:
     weights = torch.from_numpy(rng.normal(size=query.parameters) * rng.choice([0.1, 1.0, 4.0]))
     shown = torch.from_numpy(rng.normal(size=(count, query.dim)))
     examples = edge_training.Examples(PrivateEdges(edges), rows, targets, labels)
-    learns = np.isin(np.arange(nodes), targets.numpy())
+    learns = np.isin(np.arange(nodes), targets.numpy()).astype(np.int64)
 
     def total(index: Tensor, clip: float) -> Tensor:
         object.__setattr__(query, "clip", clip)  # a query rejects norms that its noise is too small for
@@ -346,7 +346,7 @@ def attention_case(rng: Rng) -> Case:
         sources = edges.indices[edges.indptr[target] : edges.indptr[target + 1]].long()
         if query.oriented:
             same = np.full(len(sources), target)
-            sources = sources[torch.from_numpy(select_one_direction(sources.numpy(), same, learns))]
+            sources = sources[torch.from_numpy(counts_at_target(sources.numpy(), same, learns))]
         z, own = rows[sources], rows[target]
         hidden = torch.tanh(z @ parts["source"] + own @ parts["target"] + parts["bias"])
         weight = torch.sigmoid(hidden @ parts["readout"] + parts["offset"])

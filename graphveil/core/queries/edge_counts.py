@@ -16,7 +16,7 @@ from graphveil.core.events import Event, PairwiseGaussian, PureDP
 from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.held_out import HeldOutPairs, ends, is_chosen_direction
+from graphveil.core.queries.held_out import HeldOutPairs, counts_at_target, ends
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
@@ -109,8 +109,13 @@ class EdgeCountQuery(GaussianQuery):
         inside, classes = of_groups(self.labeled, data.public), self.classes
         # One more class, for nodes that do not count.
         codes = torch.where(inside, data.arrays[0], classes).numpy()
-        shape = classes + 1, classes + 1
-        counts = private.total(ClassPairs(codes, classes + 1), shape)[:classes, :classes]
+        width = classes + 1
+
+        def cells_of(edges: EdgeBlock) -> npt.NDArray[np.int64]:
+            sources, targets = ends(edges)
+            return np.asarray(codes[sources] * width + codes[targets])
+
+        counts = private.count(cells_of, width**2).reshape(width, width)[:classes, :classes]
         if not private.directed:  # each edge is stored in both directions
             counts = np.triu(counts + counts.T) // np.where(np.eye(classes, dtype=bool), 4, 2)
         cells = np.indices(counts.shape).reshape(2, -1) if private.directed else np.triu_indices(classes)
@@ -126,23 +131,6 @@ class EdgeCountQuery(GaussianQuery):
     @property
     def groups(self) -> int:
         return len(self.labeled)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClassPairs(BlockWork):
-    """Number of a block's edges for each pair of classes, the source's first, int64 (classes, classes)."""
-
-    codes: npt.NDArray[np.int64]  # by node
-    classes: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only ``EdgeCountQuery`` reads."""
-        counts = np.zeros(self.classes**2, dtype=np.int64)
-        for piece in edges.pieces(len(edges), _EDGES):
-            into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())
-            pairs = self.codes[piece.sources.numpy()] * self.classes + into
-            counts += np.bincount(pairs, minlength=counts.size)
-        return torch.from_numpy(counts.reshape(self.classes, self.classes))
 
 
 NOT_COUNTED = -1  # the class of nodes that are not counted
@@ -301,18 +289,3 @@ class NoisyCounts(BlockWork):
             kept &= ~self.held_out.contains(sources, targets)
         cells = (targets[kept] - edges.start) * self.count + self.classes[sources[kept]]
         return np.bincount(cells, minlength=len(edges) * self.count).reshape(len(edges), self.count)
-
-
-def counts_at_target(
-    sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    """Return which stored directions count: exactly one per undirected edge.
-
-    >>> up, down, ranks = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1])
-    >>> counts_at_target(up, down, ranks)[1:].tolist()
-    [True, True]
-    >>> bool((counts_at_target(up, down, ranks) ^ counts_at_target(down, up, ranks)).all())
-    True
-    """
-    ahead = ranks[targets] - ranks[sources]
-    return np.where(ahead == 0, is_chosen_direction(sources, targets), ahead > 0)

@@ -34,7 +34,7 @@ from graphveil._util import checks
 from graphveil.core.events import Event, PoissonGaussian
 from graphveil.core.noise.random import PublicStreams
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.held_out import select_one_direction
+from graphveil.core.queries.held_out import counts_at_target
 from graphveil.core.queries.training_steps import NoisyStepsQuery, add_step_noise
 from graphveil.core.query import (
     PreparedData,
@@ -307,9 +307,9 @@ def _in_edges(examples: Examples, nodes: Tensor, query: EdgeAttentionQuery) -> _
     sources, counts = examples.private.in_edges(nodes.numpy())
     places = np.repeat(np.arange(len(nodes)), counts)
     if query.oriented:
-        learns = np.zeros(len(examples.rows), dtype=bool)
-        learns[examples.targets.numpy()] = True
-        used = select_one_direction(sources, nodes.numpy()[places], learns)
+        learns = np.zeros(len(examples.rows), dtype=np.int64)
+        learns[examples.targets.numpy()] = 1  # training nodes are of higher rank
+        used = counts_at_target(sources, nodes.numpy()[places], learns)
         sources, places = sources[used], places[used]
     return _InEdges(torch.from_numpy(sources), torch.from_numpy(places))
 

@@ -1,7 +1,7 @@
 """Queries about the node pairs of a graph with non-Gaussian noise: one edge is one pair."""
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -33,13 +33,8 @@ class NodePairData(QueryData[Tensor]):
     number: float = 1.0
 
 
-def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
-    """Yield a block in pieces whose results fit into the cache."""
-    return edges.pieces(_ROWS, _EDGES)
-
-
 def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers]) -> Tensor:
-    parts = [drawn(piece) for piece in in_chunks(edges)]
+    parts = [drawn(piece) for piece in edges.pieces(_ROWS, _EDGES)]
     return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
 
@@ -196,33 +191,13 @@ class EdgeTotalQuery(LaplaceCountQuery):
 
     @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        exact = int(private.total(CountedEdges(data.parts.domain), (1,))[0])
+        exact = int(private.total(data.parts.domain.count, (), rows=_ROWS, edges=_EDGES))
         return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
 
 def exact_node_pairs(private: PrivateEdges, domain: Domain) -> Integers:
     """Return the protected edges as node pairs, ascending: exact, for queries that add noise to them."""
-    return private.exact(ProtectedEdges(domain)).numpy()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CountedEdges(BlockWork):
-    """The number of a block's protected edges, int64 (1): exact; only queries of this path read it."""
-
-    domain: Domain
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ProtectedEdges(BlockWork):
-    """A block's protected edges as node pairs, int64: exact; only queries of this path read them."""
-
-    domain: Domain
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
+    return private.exact(lambda piece: domain.pairs_in_block(piece)[0], rows=_ROWS, edges=_EDGES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,27 +20,26 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # the mixing of SplitMix64 (Steele, Lea, F
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def select_one_direction(sources: Ids, targets: Ids, learns: Mask) -> Mask:
-    """Return which stored edges of an undirected graph are used: exactly one direction per undirected edge.
+def counts_at_target(sources: Ids, targets: Ids, ranks: Ids) -> Mask:
+    """Return which stored edges of an undirected graph count: exactly one direction per undirected edge.
 
-    An edge between a training node and another node counts at the training node. Between two nodes of the
-    same kind, a hash of both ids decides.
+    An edge counts at the end of higher rank. Between two nodes of equal rank, a hash of both ids decides.
 
     Args:
-        learns: Mask of the training nodes, shape (N).
+        ranks: Rank of each node, shape (N).
 
     Privacy:
-        The direction is a function of the two node ids and of ``learns``, all public. Adding or removing an
+        The direction is a function of the two node ids and of ``ranks``, all public. Adding or removing an
         undirected edge therefore changes the inputs of one target only.
 
-    >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
-    >>> nobody = np.zeros(3, dtype=bool)
-    >>> bool((select_one_direction(up, down, nobody) ^ select_one_direction(down, up, nobody)).all())
+    >>> up, down, ranks = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1])
+    >>> counts_at_target(up, down, ranks)[1:].tolist()
+    [True, True]
+    >>> bool((counts_at_target(up, down, ranks) ^ counts_at_target(down, up, ranks)).all())
     True
     """
-    return np.where(
-        learns[sources] == learns[targets], is_chosen_direction(sources, targets), learns[targets]
-    )
+    ahead = ranks[targets] - ranks[sources]
+    return np.where(ahead == 0, is_chosen_direction(sources, targets), ahead > 0)
 
 
 def is_chosen_direction(sources: Ids, targets: Ids) -> Mask:

@@ -14,7 +14,14 @@ from graphveil.core.events import PairwiseGaussian
 from graphveil.core.features import Features
 from graphveil.core.noise import _kernels
 from graphveil.core.private_edges import CompactRows, PrivateEdges
-from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.core.queries.row_sums import (
+    FLOAT32_EXACT,
+    NoisyRows,
+    RowNoise,
+    Sums,
+    can_compact,
+    truncate_to_grid,
+)
 from graphveil.core.queries.weights import WEIGHT_BITS, GivenWeight, PairWeights, Similarity, check_trusted
 from graphveil.core.query import (
     GRID_BITS,
@@ -114,7 +121,6 @@ class GroupWeights:
 
 
 SIMILARITY_GRID_BITS = 9  # its weight has WEIGHT_BITS more; float32 adds 1,024 products exactly
-_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
 
 Keys = Features | tuple[Tensor, ...]  # as defined by the query's similarity
 
@@ -260,10 +266,9 @@ class NeighborSumQuery(GaussianQuery):
 def grid_table(
     vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, table: Tensor | CompactRows | None = None
 ) -> Tensor | CompactRows:
-    """Return the weighted contributions as integers, one copy per destination group.
+    """Return the weighted contributions as integers (``truncate_to_grid``), one copy per destination group.
 
-    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The memory
-    of a ``table`` of the same shape is reused.
+    The memory of a ``table`` of the same shape is reused.
     """
     count = len(vectors)
     table = torch.empty((query.groups * count, query.dim)) if table is None else table
@@ -271,19 +276,8 @@ def grid_table(
     if isinstance(table, CompactRows):
         _kernels.truncate_rows(vectors, torch.from_numpy(weights), groups, table.rows[:-1])
         return table
-    at_once = max(1, _ENTRIES // query.dim)
-    scratch = np.empty((min(count, at_once), query.dim))
-    for first in range(0, count, at_once):
-        some = slice(first, min(count, first + at_once))
-        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
-        from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
-        for into in range(query.groups):
-            bound = from_group[:, into, None]
-            out = table[into * count + some.start : into * count + some.stop].numpy()
-            with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
-                np.multiply(exact, bound, out=grid)
-                np.trunc(grid, out=grid)
-                fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
-                np.copyto(out, grid, casting="unsafe")
-            out[~fits] = 0.0
+    from_group = weights if groups is None else weights[groups.numpy()]  # (1 or rows, into)
+    for into, bounds in enumerate(from_group.T):
+        out = table[into * count : (into + 1) * count].numpy()
+        truncate_to_grid(vectors, bounds, np.square(bounds), out)
     return table

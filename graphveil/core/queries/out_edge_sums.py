@@ -24,12 +24,19 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._util import checks
-from graphveil.core.backends import BlockWork
 from graphveil.core.edges.adjacency import MAX_NODES, Adjacency
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import ByGroup, Event, Gaussian
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.row_sums import FLOAT32_EXACT, NoisyRows, RowNoise, Sums
+from graphveil.core.queries.row_sums import (
+    FLOAT32_EXACT,
+    Floats,
+    NoisyRows,
+    RowNoise,
+    Sums,
+    square_lengths,
+    truncate_to_grid,
+)
 from graphveil.core.query import (
     MAX_DIM,
     GaussianQuery,
@@ -75,8 +82,6 @@ def soft_codes(log_posteriors: Tensor, codes: Tensor) -> Tensor:
     """Return the mean code under each posterior: norm at most one, float64, shape (N, C-1)."""
     return log_posteriors.exp().to(torch.float64) @ codes
 
-
-_EDGES = 1 << 18  # edges per chunk: their ones fit into the cache
 
 Sizes = npt.NDArray[np.int64]
 
@@ -131,7 +136,14 @@ def out_neighbor_sums(private: PrivateEdges, weights: Sizes) -> Sizes:
     """
     if len(weights) == 1:
         return weights * out_degrees(private)
-    return private.total(OutNeighborSums(weights), (private.num_nodes,))
+    nodes = private.num_nodes
+
+    def sums(edges: EdgeBlock) -> Sizes:
+        each = np.repeat(weights[edges.start : edges.stop], edges.degrees.numpy())
+        # Sums of integers in float64, which represents them exactly.
+        return np.bincount(edges.sources.numpy(), each, nodes).astype(np.int64)
+
+    return private.total(sums, (nodes,))
 
 
 def out_degrees(private: PrivateEdges) -> Sizes:
@@ -139,60 +151,19 @@ def out_degrees(private: PrivateEdges) -> Sizes:
 
     It is also counted for undirected graphs, where it differs from the in-degree if one record is nulled.
     """
-    return private.total(OutDegrees(private.num_nodes), (private.num_nodes,))
+    return private.count(lambda edges: edges.sources.numpy(), private.num_nodes)
 
 
 def exceeds_degree(private: PrivateEdges, most: int, *, both_ends: bool = False) -> bool:
     """Return whether a node sends or receives more than ``most`` edges, or together with ``both_ends``."""
-    sent, received = out_degrees(private), private.total(InDegrees(private.num_nodes), (private.num_nodes,))
+    sent, received = out_degrees(private), private.exact(lambda edges: edges.degrees.numpy())
     degrees = sent + received if both_ends else np.maximum(sent, received)
     return bool((degrees > most).any())
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OutNeighborSums(BlockWork):
-    """The contributions of a block's edges to each source's sum of weights, int64 (N)."""
-
-    weights: Sizes  # by target
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
-        for piece in edges.pieces(len(edges), _EDGES):
-            count = len(piece.sources)  # exceeds _EDGES for a row with more edges
-            each = ones[:count] if count <= len(ones) else np.ones(count, dtype=np.int64)
-            listed = sparse.csr_array(
-                (each, piece.sources.numpy(), piece.offsets.numpy()), shape=(len(piece), len(sums))
-            )
-            sums += self.weights[piece.start : piece.stop] @ listed
-        return torch.from_numpy(sums)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OutDegrees(BlockWork):
-    """The number of a block's edges that each node sends, int64 (N)."""
-
-    num_nodes: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        return torch.bincount(edges.sources, minlength=self.num_nodes)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class InDegrees(BlockWork):
-    """The number of edges that each row of a block receives, int64 (N)."""
-
-    num_nodes: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        counts = torch.zeros(self.num_nodes, dtype=torch.int64)
-        counts[edges.start : edges.stop] = edges.degrees
-        return counts
 
 
 LEVEL = 16  # the squared weight of one
 MAX_LEVEL = 1 << 16  # squared weights up to this value are added exactly
 _MIN_NOISE = 128  # grid steps: minimum for which the sampler's share of delta covers a billion coordinates
-_ENTRIES = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -290,19 +261,17 @@ class OutEdgeSumQuery(GaussianQuery):
         """Return the number of coordinates of all possible rows: a record may list every node."""
         return MAX_NODES * self.dim
 
-    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
+    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> Floats:
         """Return the grid steps of a vector of norm one in a contribution of each source: s_u in steps.
 
         Args:
             squared: Squared weights of the sources' lists in sixteenths, at least 16 D.
         """
-        steps: npt.NDArray[np.float64] = self.unit_steps / np.sqrt(squared / LEVEL)
-        return steps
+        return np.asarray(self.unit_steps / np.sqrt(squared / LEVEL))
 
-    def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
-        """Return which integer vectors have a squared length of at most ``cap``; others count as zero."""
-        fits: npt.NDArray[np.bool_] = np.einsum("nd,nd->n", grid, grid) <= cap
-        return fits
+    def squares(self, grid: Floats) -> Floats:
+        """Return the squares of integer vectors that are compared with their caps: of lengths here."""
+        return square_lengths(grid)
 
     def edge_shift(self, num_nodes: int) -> float:
         """Return the sensitivity of the rows to one mutual edge, on both ends' lists or on neither.
@@ -440,26 +409,13 @@ def out_edge_table(
     """Return each source's contribution t_u = trunc(s_u c_u) on the grid, as integers in float32.
 
     ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
-    max(q_u, 16 D) above its cap contributes nothing. Both sides are integers below 2^53, where float64
-    is exact; a longer row also exceeds the cap in float64. See ``admits`` for code sums.
+    max(q_u, 16 D) above its cap contributes nothing (``truncate_to_grid``).
     """
     total = np.maximum(listed, LEVEL * query.out_degree_bound)
     group = 0 if groups is None else groups.numpy()
     factor, cap = query.factors(total, group), np.array(query.caps)[group] // total
     table = torch.empty((len(vectors), query.dim)) if table is None else table
-    at_once = max(1, _ENTRIES // query.dim)
-    scratch = np.empty((min(len(vectors), at_once), query.dim))
-    for first in range(0, len(vectors), at_once):
-        some = slice(first, min(len(vectors), first + at_once))
-        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
-        with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
-            np.multiply(exact, factor[some, None], out=grid)
-        np.trunc(grid, out=grid)
-        fits = query.admits(grid, cap[some])
-        out = table[some].numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(out, grid, casting="unsafe")
-        out[~fits] = 0.0
+    truncate_to_grid(vectors, factor, cap, table.numpy(), query.squares)
     return table
 
 
@@ -509,17 +465,16 @@ class OutEdgeCodeSumQuery(OutEdgeSumQuery):
         """Grid steps that truncation adds to the gauge at most: (C-1) sqrt(C-1), and one for rounding."""
         return self.dim * math.sqrt(self.dim) + 1
 
-    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> npt.NDArray[np.float64]:
+    def factors(self, squared: Sizes, groups: npt.NDArray[np.int64] | int) -> Floats:
         """Return the factors of the sources, so that a vector at its bound is within it after truncation."""
         with np.errstate(divide="ignore"):
             margin = self.truncation / np.array(self.bounds)[groups]
         return np.maximum(super().factors(squared, groups) - margin, 0.0)
 
-    def admits(self, grid: npt.NDArray[np.float64], cap: Sizes) -> npt.NDArray[np.bool_]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)
-            fits: npt.NDArray[np.bool_] = (gauge * _ROUNDING) ** 2 <= cap
-        return fits
+    def squares(self, grid: Floats) -> Floats:
+        """Return the squares of the gauges."""
+        gauge = self.dim * -(grid @ simplex_codes(self.dim + 1).numpy().T).min(axis=1)
+        return np.asarray((gauge * _ROUNDING) ** 2)
 
     @property
     def grid(self) -> NoiseGrid:

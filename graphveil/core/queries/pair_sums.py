@@ -12,14 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import Event
 from graphveil.core.noise.discrete_gaussian import IntegerNoise
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.held_out import HeldOutPairs, Ids, ends
-from graphveil.core.queries.row_sums import FLOAT32_EXACT, Sums, exact_sum
+from graphveil.core.queries.row_sums import FLOAT32_EXACT, Floats, Sums, exact_sum, grid_vectors
 from graphveil.core.query import (
     GRID_BITS,
     MAX_DIM,
@@ -131,8 +130,17 @@ class EdgeProductQuery(EdgePairQuery):
 
     @forms_private_sum("EdgeProductQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        table, width = grid_vectors(data.arrays[0], self.grid_bits), self.dim
-        exact = private.total(EdgeProducts(table, self.held_out, self.grid_bits), (width, width))
+        table, width = torch.from_numpy(grid_vectors(data.arrays[0], self.grid_bits)), self.dim
+        sums = Sums(table, FLOAT32_EXACT >> self.grid_bits)
+
+        def products(edges: EdgeBlock) -> Ids:
+            # All numbers are integers below 2^53, so no order of additions affects the result.
+            of_sources = exact_sum(self.held_out.without(edges), sums, None).to(torch.float64)
+            targets = table[edges.start : edges.stop].to(torch.float64)
+            return (of_sources.T @ targets).numpy().astype(np.int64)
+
+        rows = max(1, _ENTRIES // width)
+        exact = private.total(products, (width, width), rows=rows, edges=_EDGES)
         noisy = exact + self._noise(data.public.sampler, RowStream(key))
         return torch.from_numpy(noisy / self.unit_steps)
 
@@ -165,46 +173,6 @@ def check_symmetry(unit: Unit, *, symmetric: bool) -> None:
             f"directed={symmetric}."
         )
 
-
-def grid_vectors(vectors: Tensor, grid_bits: int) -> Tensor:
-    """Return vectors as integers in float32, truncated toward zero; one beyond norm one is zero.
-
-    >>> grid_vectors(torch.tensor([[1.0, 0.0], [0.8, 0.7], [-0.3, 0.3]]), 4).tolist()
-    [[16.0, 0.0], [0.0, 0.0], [-4.0, 4.0]]
-    """
-    table = torch.empty(vectors.shape, dtype=torch.float32)
-    at_once = max(1, _ENTRIES // vectors.shape[1])
-    for first in range(0, len(vectors), at_once):
-        grid = (vectors[first : first + at_once].to(torch.float64) * 2.0**grid_bits).trunc()
-        fits = grid.square().sum(dim=1) <= 4.0**grid_bits  # false for numbers that are not finite
-        table[first : first + at_once] = torch.where(fits[:, None], grid, 0.0).to(torch.float32)
-    return table
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EdgeProducts(BlockWork):
-    """The sum of the products of a block's edges that are not held out, int64 (d, d)."""
-
-    table: Tensor  # integers
-    held_out: HeldOutPairs
-    grid_bits: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact sums, which only the query's answer reads.
-
-        All numbers are integers below 2^53, so no order of additions affects the result.
-        """
-        width = self.table.shape[1]
-        total = np.zeros((width, width), dtype=np.int64)
-        sums = Sums(self.table, FLOAT32_EXACT >> self.grid_bits)
-        for piece in edges.pieces(max(1, _ENTRIES // width), _EDGES):
-            of_sources = exact_sum(self.held_out.without(piece), sums, None).to(torch.float64)
-            targets = self.table[piece.start : piece.stop].to(torch.float64)
-            total += (of_sources.T @ targets).numpy().astype(np.int64)
-        return torch.from_numpy(total)
-
-
-Floats = npt.NDArray[np.float64]
 
 SUM_GRID_BITS = 18  # products of small features need a finer grid than rows
 TABLE_BITS = 14  # of an entry: a dot product of 2^20 columns is exact in float64
@@ -356,9 +324,16 @@ class PairSumQuery(EdgePairQuery):
 
     @forms_private_sum("PairSumQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        work = PairSums(data.parts, self.each, self.symmetric, self.held_out)
+        terms: PairTerms = data.parts
         width = numbers_of(self.terms)
-        exact = private.total(work, (width,))
+
+        def sums(edges: EdgeBlock) -> Ids:
+            sources, targets = edges_once(self.held_out.without(edges), symmetric=self.symmetric)
+            features = clipped(terms(sources, targets))
+            steps = (contributions(features) * self.each).astype(np.int64)  # truncated toward zero
+            return np.asarray(steps.sum(axis=0))
+
+        exact = private.total(sums, (width,), edges=max(1, _ENTRIES // width))
         return torch.from_numpy((exact + self.noise_table(data, key, 1, width)[0]) / self.unit_steps)
 
     @property
@@ -421,51 +396,15 @@ class PairHistogramQuery(EdgePairQuery):
     @forms_private_sum("PairHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         weights, bounds = (array.numpy() for array in data.arrays[-2:])
-        work = ScoreCounts(data.parts, weights, bounds, self.symmetric, self.held_out)
-        exact = private.total(work, (self.cells,))
-        return self.noisy_counts(exact, data, key)
+        terms: PairTerms = data.parts
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PairSums(BlockWork):
-    """The sums of the contributions of a block's edges that are not held out, int64."""
-
-    terms: PairTerms
-    each: int  # grid steps in a number of size one
-    symmetric: bool
-    held_out: HeldOutPairs
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact sums, which only the query's answer reads."""
-        width = numbers_of(len(self.terms.left))
-        total = np.zeros(width, dtype=np.int64)
-        for piece in edges.pieces(len(edges), max(1, _ENTRIES // width)):
-            sources, targets = edges_once(self.held_out.without(piece), symmetric=self.symmetric)
-            features = clipped(self.terms(sources, targets))
-            steps = (contributions(features) * self.each).astype(np.int64)  # truncated toward zero
-            total += steps.sum(axis=0)
-        return torch.from_numpy(total)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ScoreCounts(BlockWork):
-    """The number of a block's held-out edges with a score in each cell, int64."""
-
-    terms: PairTerms
-    weights: Floats
-    bounds: Floats
-    symmetric: bool
-    held_out: HeldOutPairs
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only the query's answer reads."""
-        counts = np.zeros(len(self.bounds) + 1, dtype=np.int64)
-        for piece in edges.pieces(len(edges), _EDGES):
-            sources, targets = edges_once(piece, symmetric=self.symmetric)
+        def cells_of(edges: EdgeBlock) -> Ids:
+            sources, targets = edges_once(edges, symmetric=self.symmetric)
             held = self.held_out.contains(sources, targets)
-            scores = weighted(self.terms(sources[held], targets[held]), self.weights)
-            counts += np.bincount(np.searchsorted(self.bounds, scores, side="right"), minlength=counts.size)
-        return torch.from_numpy(counts)
+            scores = weighted(terms(sources[held], targets[held]), weights)
+            return np.searchsorted(bounds, scores, side="right")
+
+        return self.noisy_counts(private.count(cells_of, self.cells), data, key)
 
 
 def edges_once(edges: EdgeBlock, *, symmetric: bool) -> tuple[Ids, Ids]:

@@ -32,7 +32,7 @@ from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
 from graphveil.core.queries.out_edge_sums import Sizes, out_degrees
 from graphveil.core.queries.record_counts import RecordCountQuery
-from graphveil.core.queries.row_sums import RowNoise, noise_rows
+from graphveil.core.queries.row_sums import RowNoise, grid_vectors, noise_rows
 from graphveil.core.query import (
     MAX_DIM,
     GaussianQuery,
@@ -250,7 +250,7 @@ class ProjectedSumQuery(GaussianQuery):
         assert public.degree_bound is not None
         bound = public.degree_bound
         weight_bits, message_bits = fixed_point_bits(public.num_nodes, bound)
-        messages = grid_messages(vectors, message_bits)
+        messages = grid_vectors(vectors, message_bits, np.int64)
         weights = fixed_point_weights(np.maximum(out_degrees(private), bound), weight_bits)
         table = messages * weights[:, None]
         law = public.sampler(self.sigma * self.unit_steps)
@@ -286,20 +286,6 @@ def fixed_point_weights(degrees: Sizes, bits: int) -> Sizes:
     found, place = np.unique(degrees, return_inverse=True)
     roots: Sizes = np.array([math.isqrt((1 << 2 * bits) // int(m)) for m in found], dtype=np.int64)
     return roots[place]
-
-
-def grid_messages(vectors: Tensor, bits: int) -> Sizes:
-    """Return vectors, truncated toward zero to multiples of 2^-bits, as integers; longer ones are zero.
-
-    >>> grid_messages(torch.tensor([[0.6, 0.8], [1.0, 1.0]]), 4).tolist()
-    [[9, 12], [0, 0]]
-    """
-    scaled = vectors.to(torch.float64).numpy() * 2.0**bits
-    with np.errstate(invalid="ignore"):
-        fits = np.einsum("nd,nd->n", scaled, scaled) <= 4.0 ** (bits + 1)  # others might overflow
-    whole = np.where(fits[:, None], np.trunc(scaled), 0.0).astype(np.int64)
-    whole[np.einsum("nd,nd->n", whole, whole) > 1 << 2 * bits] = 0
-    return whole
 
 
 @forms_private_sum("ProjectedSumQuery")

@@ -8,13 +8,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil.core.backends import BlockWork
 from graphveil.core.edges.blocks import EdgeBlock
 from graphveil.core.events import Event, PureDP
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.queries.edge_counts import NOT_COUNTED, PureCountQuery, counts_at_target
-from graphveil.core.queries.held_out import ends
+from graphveil.core.queries.edge_counts import NOT_COUNTED, PureCountQuery
+from graphveil.core.queries.held_out import counts_at_target, ends
 from graphveil.core.query import (
     PreparedData,
     PublicInputs,
@@ -31,7 +30,7 @@ from graphveil.core.unit import DirectedEdge, Unit
 from graphveil.errors import ReleaseError, UnitError
 
 MAX_CELLS = 1 << 30
-_EDGES, _WIDTH, _ROWS = 1 << 22, 1 << 10, 1 << 12  # edges per piece; noise per row of a stream, and rows
+_WIDTH, _ROWS = 1 << 10, 1 << 12  # noise per row of a stream, and rows
 
 Ids = npt.NDArray[np.int64]
 
@@ -132,7 +131,17 @@ class RowCountQuery(PureCountQuery):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         ranks, starts, columns = (array.numpy() for array in data.arrays)
         paying = of_groups(self.pays, data.public).numpy()
-        counts = private.total(RowCells(ranks, starts, columns, paying, self.cells), (self.cells,))
+
+        def cells_of(edges: EdgeBlock) -> Ids:
+            owners, far = ends(edges)
+            at_far = counts_at_target(owners, far, ranks)
+            start = starts[np.where(at_far, far, owners)]
+            column = columns[np.where(at_far, owners, far)]
+            kept = paying[owners] & (start != NOT_COUNTED) & (column != NOT_COUNTED)
+            cells: Ids = (start + column)[kept]
+            return cells[cells < self.cells]
+
+        counts = private.count(cells_of, self.cells)
         noisy, stream = np.empty(self.cells, dtype=np.float32), RowStream(key)
         for first in range(0, self.cells, _ROWS * _WIDTH):
             some = counts[first : first + _ROWS * _WIDTH]
@@ -144,26 +153,3 @@ class RowCountQuery(PureCountQuery):
     @property
     def groups(self) -> int:
         return len(self.pays)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RowCells(BlockWork):
-    """The number of a block's rows in each cell, int64 (cells): exact counts for ``RowCountQuery`` only."""
-
-    ranks: Ids
-    starts: Ids
-    columns: Ids
-    paying: npt.NDArray[np.bool_]  # by owner
-    cells: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        counts = np.zeros(self.cells, dtype=np.int64)
-        for piece in edges.pieces(len(edges), _EDGES):
-            owners, far = ends(piece)
-            at_far = counts_at_target(owners, far, self.ranks)
-            start = self.starts[np.where(at_far, far, owners)]
-            column = self.columns[np.where(at_far, owners, far)]
-            kept = self.paying[owners] & (start != NOT_COUNTED) & (column != NOT_COUNTED)
-            cells = (start + column)[kept]
-            counts += np.bincount(cells[cells < self.cells], minlength=self.cells)
-        return torch.from_numpy(counts)

@@ -5,8 +5,10 @@ is drawn (``RowNoise``), their exact sums are added to it, and only then is anyt
 (``NoisyRows``). In C, sums are added in registers, and are never stored without their noise.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,59 @@ def can_compact(dim: int, bits: int) -> bool:
 SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
 
 RowKinds = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_ON_GRID = 1 << 17  # contribution entries truncated per chunk: they fit into the cache
+
+
+def square_lengths(grid: Floats) -> Floats:
+    return np.asarray(np.einsum("nd,nd->n", grid, grid))
+
+
+def truncate_to_grid(
+    vectors: Tensor,
+    factors: Floats | float,
+    caps: npt.NDArray[Any] | float,
+    out: npt.NDArray[Any],
+    squares: Callable[[Floats], Floats] = square_lengths,
+) -> None:
+    """Write the vectors times their factors as integers: what every private sum of rows adds up.
+
+    Truncation toward zero never lengthens a row. A row whose square is still above its cap, or is not finite,
+    contributes nothing. Squares and caps are integers below 2^53, where float64 is exact; a longer row also
+    exceeds its cap in float64.
+
+    Args:
+        vectors: Contributions, (N, d).
+        factors: Grid steps in a vector of norm one, for all rows or for each.
+        caps: The largest square of a row, for all rows or for each.
+        out: Table that is written, (N, d).
+        squares: Squared size of each row on the grid, by default its squared length.
+    """
+    count, dim = vectors.shape
+    factors, caps = np.broadcast_to(factors, count), np.broadcast_to(caps, count)
+    at_once = max(1, _ON_GRID // dim)
+    scratch = np.empty((min(count, at_once), dim))
+    for first in range(0, count, at_once):
+        some = slice(first, min(count, first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        with np.errstate(over="ignore", invalid="ignore"):  # such a row exceeds its bound and is dropped
+            np.multiply(exact, factors[some, None], out=grid)
+            np.trunc(grid, out=grid)
+            fits = squares(grid) <= caps[some]
+            np.copyto(out[some], grid, casting="unsafe")
+        out[some][~fits] = 0
+
+
+def grid_vectors(vectors: Tensor, grid_bits: int, kind: Any = np.float32) -> npt.NDArray[Any]:
+    """Return vectors in steps of 2^-bits as integers, truncated toward zero; one beyond norm one is zero.
+
+    >>> grid_vectors(torch.tensor([[1.0, 0.0], [0.8, 0.7], [-0.3, 0.3]]), 4).tolist()
+    [[16.0, 0.0], [0.0, 0.0], [-4.0, 4.0]]
+    """
+    table = np.empty(vectors.shape, dtype=kind)
+    truncate_to_grid(vectors, 2.0**grid_bits, 4.0**grid_bits, table)
+    return table
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -192,21 +192,14 @@ class ChunkDensityQuery(BoundedQuery):
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         chunks = -(-self.nodes // self.chunk)
         rows = np.diff(np.minimum(np.arange(chunks + 1) * self.chunk, self.nodes))
-        counts = private.total(RowCounts(self.chunk, chunks), (chunks,))
+
+        def edges_of_chunks(edges: EdgeBlock) -> npt.NDArray[np.int64]:
+            place = np.arange(edges.start, edges.stop) // self.chunk
+            return np.bincount(place, edges.degrees.numpy(), chunks).astype(np.int64)
+
+        counts = private.total(edges_of_chunks, (chunks,))
         noise = laplace(uniforms(RowStream(key), 0, chunks), self.epsilon) / self.nodes**2
         return torch.from_numpy(counts / (rows * self.nodes) + noise)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RowCounts(BlockWork):
-    """Exact number of edges of a block in each chunk of rows; only queries of this path read it."""
-
-    chunk: int
-    chunks: int
-
-    def __call__(self, edges: EdgeBlock) -> Tensor:
-        place = torch.arange(edges.start, edges.stop) // self.chunk
-        return torch.bincount(place, weights=edges.degrees.double(), minlength=self.chunks).long()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 import graphveil as gv
 from graphveil.core.edges.adjacency import Adjacency
 from graphveil.core.ledger import ledger_of
-from graphveil.core.queries.out_edge_sums import OutEdgeCodeSumQuery
+from graphveil.core.queries import out_edge_sums
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
@@ -149,16 +149,14 @@ def test_replace_one_has_twice_the_noise_except_in_sums_of_codes(graph: Graph) -
 @pytest.mark.parametrize("recipe", [RECIPE_S, RECIPE_R])
 def test_messages_under_replace_one_are_within_the_hull(graph: Graph, recipe: Options) -> None:
     sent = list[npt.NDArray[np.bool_]]()
-    original = OutEdgeCodeSumQuery.admits
+    original = out_edge_sums.truncate_to_grid
 
-    def admits(
-        query: OutEdgeCodeSumQuery, grid: npt.NDArray[np.float64], cap: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
-        sent.append(original(query, grid, cap))
-        return sent[-1]
+    def recorded(vectors: torch.Tensor, factors: Any, caps: Any, out: Any, squares: Any) -> None:
+        sent.append(squares(np.trunc(vectors.double().numpy() * factors[:, None])) <= caps)
+        original(vectors, factors, caps, out, squares)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OutEdgeCodeSumQuery, "admits", admits)
+        patch.setattr(out_edge_sums, "truncate_to_grid", recorded)
         seeded(**recipe, replace_one=True).fit(graph)
     assert sent and all(fits.all() for fits in sent)
 
