@@ -203,15 +203,15 @@ class GaussianQuery(Query):
     def unit_steps(self) -> float:
         return 2.0**self.grid_bits
 
-    def noise_table(self, data: PreparedData, key: bytes, rows: int, width: int) -> npt.NDArray[Any]:
-        """Return rows of noise on the grid, all of one law."""
+    def noisy_table(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:
+        """Return exact rows in grid steps with noise of one law, as float64 numbers of size one."""
         noise = data.public.sampler(self.noise[0] * self.unit_steps)
-        return noise.draw(RowStream(key), np.arange(rows), width)
+        drawn = noise.draw(RowStream(key), np.arange(len(exact)), exact.shape[1])
+        return torch.from_numpy((exact + drawn) / self.unit_steps)
 
     def noisy_counts(self, exact: npt.NDArray[np.int64], data: PreparedData, key: bytes) -> Tensor:
         """Return whole numbers with noise, one row of noise for each, in float64."""
-        drawn = self.noise_table(data, key, len(exact), 1)[:, 0]
-        return torch.from_numpy((exact * int(self.unit_steps) + drawn) / self.unit_steps)
+        return self.noisy_table(exact[:, None] * int(self.unit_steps), data, key)[:, 0]
 
 
 def grid_steps(largest: float, grid_bits: int) -> float:
@@ -279,19 +279,23 @@ def check_pays(pays: tuple[bool, ...]) -> None:
         raise ConfigError(f"pays={pays!r} must name a group of records that the query reads")
 
 
+def reject_if(wrong: bool, problem: str) -> None:
+    """Reject data that do not fit their query: nothing is answered, and the release stays charged."""
+    if wrong:
+        raise ReleaseError(f"{problem}; the release stays charged")
+
+
 def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
     """Reject vectors of another shape than the plan's, and values that are not a dense table of numbers."""
     plain = vectors.layout == torch.strided and not vectors.is_complex() and vectors.dtype != torch.bfloat16
-    if not plain or vectors.requires_grad:
-        raise ReleaseError(
-            "the hop needs a dense floating-point table without gradients, such as "
-            "rows.detach().float(); the release stays charged"
-        )
-    if tuple(vectors.shape) != (num_nodes, dim):
-        raise ReleaseError(
-            f"the hop needs rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "
-            "release stays charged"
-        )
+    reject_if(
+        not plain or vectors.requires_grad,
+        "the hop needs a dense floating-point table without gradients, such as rows.detach().float()",
+    )
+    reject_if(
+        tuple(vectors.shape) != (num_nodes, dim),
+        f"the hop needs rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}",
+    )
 
 
 def are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:

@@ -230,8 +230,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.pair_sums:PairSumQuery.answer",
-                "self.noise_table(data, key, 1, width)[0]",
-                "self.noise_table(data, key, 1, width)[0] // 2",
+                "return self.noisy_table(exact[None], data, key)[0]",
+                "return (self.noisy_table(exact[None], data, key)[0] + torch.from_numpy(exact) / self.unit_steps) / 2",
             )
         ],
         test=[
@@ -1055,7 +1055,7 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.noise_table",
+                "graphveil.core.query:GaussianQuery.noisy_table",
                 "sampler(self.noise[0]",
                 "sampler(0.96 * self.noise[0]",
             )
@@ -1067,9 +1067,9 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.core.query:GaussianQuery.noise_table",
-                "np.arange(rows)",
-                "np.zeros(rows, dtype=np.int64)",
+                "graphveil.core.query:GaussianQuery.noisy_table",
+                "np.arange(len(exact))",
+                "np.zeros(len(exact), dtype=np.int64)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
@@ -1549,7 +1549,7 @@ BUGS = [
     ),
     dict(
         name="no_clipping",
-        edits=[("graphveil.core.queries.edge_training:clipped_sum", "(query.clip / (", "(1e6 / (")],
+        edits=[("graphveil.core.queries.edge_training:EdgeGradients.add_shown", "(clip / (", "(1e6 / (")],
         test="tests/release/test_edge_training.py::test_one_edge_moves_one_target_by_two_clips[directed]",
     ),
     dict(
@@ -4553,8 +4553,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "self.noise_table(data, key, self.columns, self.cells)",
-                "self.noise_table(data, key, self.columns, self.cells) // 2",
+                "return self.noisy_table(counts * int(self.unit_steps), data, key)",
+                "return (self.noisy_table(counts * int(self.unit_steps), data, key) + torch.from_numpy(counts)) / 2",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -4564,8 +4564,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.record_counts:FeatureHistogramQuery.answer",
-                "self.noise_table(data, key, self.columns, self.cells)",
-                "self.noise_table(data, key, 1, self.cells).repeat(self.columns, axis=0)",
+                "return self.noisy_table(counts * int(self.unit_steps), data, key)",
+                "exact = torch.from_numpy(counts)\n        noisy = self.noisy_table(counts * int(self.unit_steps), data, key)\n        return exact + (noisy - exact)[:1]",
             ),
         ],
         test="tests/release/test_record_histograms.py::test_every_count_of_a_column_has_the_charged_noise",
@@ -5322,8 +5322,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
-                "if value != getattr(self, name):",
-                'if name != "clip" and value != getattr(self, name):',
+                "value != getattr(self, name),",
+                'name != "clip" and value != getattr(self, name),',
             ),
         ],
         test="tests/release/test_training_steps.py::test_rejects_a_training_that_differs_from_the_plan[clip-other2]",
@@ -5334,8 +5334,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.training_steps:DPSGDQuery.prepare",
-                "if value != getattr(self, name):",
-                'if name != "steps" and value != getattr(self, name):',
+                "value != getattr(self, name),",
+                'name != "steps" and value != getattr(self, name),',
             ),
         ],
         test="tests/release/test_training_steps.py::test_rejects_a_training_that_differs_from_the_plan[steps-other0]",
@@ -5885,8 +5885,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.list_products:ListProductQuery.answer",
-                "self.noise_table(data, key, self.columns, self.columns)",
-                "self.noise_table(data, key, self.columns, self.columns) // 2",
+                "self.noisy_table(total, data, key)[",
+                "((self.noisy_table(total, data, key) + torch.from_numpy(total) / self.unit_steps) / 2)[",
             )
         ],
         test=[
@@ -6513,8 +6513,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.projected_sums:ProjectedSumQuery.prepare",
-                "if self.grid_bits < self.grid_for(public.num_nodes, self.dim):",
-                "if False:",
+                "self.grid_bits < self.grid_for(public.num_nodes, self.dim),",
+                "False,",
             ),
         ],
         test="tests/release/test_projected_sums.py::test_a_grid_that_is_too_coarse_for_the_number_of_rows_is_rejected",

@@ -72,11 +72,10 @@ def gradient(
     shown: float = 0.0,
 ) -> Tensor:
     """Return the clipped sum of a batch, as the shipped steps form it."""
-    examples = edge_training.Examples(
-        PrivateEdges(adjacency), rows, torch.arange(len(rows)), torch.arange(len(rows)) % CLASSES
-    )
-    noise = torch.full((len(batch), query.dim), shown, dtype=torch.float64)
-    return edge_training.clipped_sum(weights, examples, batch, noise, query)
+    nodes = torch.arange(len(rows))
+    sums = edge_training.EdgeGradients(PrivateEdges(adjacency), query, rows, nodes, nodes % CLASSES, weights)
+    sums.add_shown(batch, query.clip, torch.full((len(batch), query.dim), shown, dtype=torch.float64))
+    return sums.sums
 
 
 def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
@@ -214,9 +213,10 @@ def test_every_step_has_its_own_noise() -> None:
     """Without contributions, steps are independent draws of the multiplier's noise, over q n."""
     query = replace(QUERY, steps=400, sampling_rate=0.5)
     unused = torch.full_like(ROWS, math.nan)
-    examples = edge_training.Examples(PrivateEdges(graph(random_pairs(0))), unused, ALL, LABELS)
-    answer = edge_training.NoisyGradients(examples, query, KEY)
-    drawn = [answer(START) for _ in range(query.steps)]
+    edges = PrivateEdges(graph(random_pairs(0)))
+    gradients = edge_training.EdgeGradients(edges, query, unused, ALL, LABELS, START)
+    answer = query.noisy_means(gradients, query.randomness(KEY))
+    drawn = [answer(step).clone() for step in range(query.steps)]
     law = query.randomness(KEY)
     grid = torch.stack(drawn).numpy() * (0.5 * NODES * law.steps / query.clip)
     assert np.abs(grid - np.rint(grid)).max() < 1e-3
@@ -331,7 +331,7 @@ def test_no_uncharged_step_is_taken() -> None:
     def greedy(start: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
         return answer(walk(start, answer))
 
-    with pytest.raises(ReleaseError, match="all 3 planned training steps"):
+    with pytest.raises(ReleaseError, match="not among the 3 planned steps"):
         opened().answer(EdgeAttentionData(ROWS, LABELS, ALL, START, greedy))
 
 

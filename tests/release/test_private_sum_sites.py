@@ -22,7 +22,7 @@ EXACT_READS = {
     "graphveil.core.queries.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
     "graphveil.core.queries.bounded_lists:own_ego_graphs",  # as the first
     "graphveil.core.queries.bounded_lists:BoundedTrees.__init__",  # TreeStepsQuery is charged for all roots
-    "graphveil.core.queries.edge_training:_in_edges",  # of NoisyGradients
+    "graphveil.core.queries.edge_training:_in_edges",  # of EdgeGradients
 }
 SYNTHETIC = {  # sums over synthetic records
     "graphveil.estimators.own.private_module:_fingerprint",

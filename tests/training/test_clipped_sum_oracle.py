@@ -334,12 +334,14 @@ def attention_case(rng: Rng) -> Case:
     labels = torch.from_numpy(rng.integers(classes, size=count))
     weights = torch.from_numpy(rng.normal(size=query.parameters) * rng.choice([0.1, 1.0, 4.0]))
     shown = torch.from_numpy(rng.normal(size=(count, query.dim)))
-    examples = edge_training.Examples(PrivateEdges(edges), rows, targets, labels)
+    sums = edge_training.EdgeGradients(PrivateEdges(edges), query, rows, targets, labels, weights)
     learns = np.isin(np.arange(nodes), targets.numpy()).astype(np.int64)
 
     def total(index: Tensor, clip: float) -> Tensor:
         object.__setattr__(query, "clip", clip)  # a query rejects norms that its noise is too small for
-        return edge_training.clipped_sum(weights, examples, index, shown[index], query)
+        sums.sums.zero_()
+        sums.add_shown(index, clip, shown[index])
+        return sums.sums.clone()
 
     def loss(flat: Tensor, i: int) -> Tensor:
         target, parts = int(targets[i]), query.parts(flat)

@@ -36,9 +36,9 @@ from graphveil.core.queries.graph_queries import (
     NodePairData,
     exact_node_pairs,
 )
-from graphveil.core.query import PreparedData, PublicInputs
+from graphveil.core.query import PreparedData, PublicInputs, reject_if
 from graphveil.core.unit import Unit
-from graphveil.errors import ConfigError, ReleaseError
+from graphveil.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,11 +237,11 @@ class BlockCountQuery(LaplaceCountQuery):
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         arrays = super().prepare(data, public).arrays
-        tree: Dendrogram | None = data.tree
-        if tree is None or tree.leaves != data.domain.slots.nodes:
-            raise ReleaseError(
-                "the query needs a dendrogram over the listed nodes; the release stays charged"
-            )
+        tree = data.tree
+        reject_if(
+            tree is None or tree.leaves != data.domain.slots.nodes,
+            "the query needs a dendrogram over the listed nodes",
+        )
         blocks = DendrogramBlocks.from_tree(tree, data.domain.public, self.epsilon)
         return PreparedData(public, (*arrays, torch.from_numpy(tree.parents)), (data.domain, blocks))
 

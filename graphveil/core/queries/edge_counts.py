@@ -33,10 +33,11 @@ from graphveil.core.query import (
     of_groups,
     outside,
     reject_edges_stored_twice,
+    reject_if,
     require_edge_unit,
 )
 from graphveil.core.unit import UndirectedEdge, Unit
-from graphveil.errors import ConfigError, ReleaseError
+from graphveil.errors import ConfigError
 
 _ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges per chunk
 
@@ -97,11 +98,11 @@ class EdgeCountQuery(GaussianQuery):
 
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
         inside = of_groups(self.labeled, public)
-        if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
-            raise ReleaseError(
-                f"the query needs {len(inside)} labels, and those of labeled groups must be from 0 to "
-                f"{self.classes - 1}; the release stays charged"
-            )
+        reject_if(
+            data.labels.shape != inside.shape or outside(data.labels[inside], self.classes),
+            f"the query needs {len(inside)} labels, and those of labeled groups must be from 0 to "
+            f"{self.classes - 1}",
+        )
         return PreparedData(public, (data.labels,))
 
     @forms_private_sum("EdgeCountQuery")
@@ -238,11 +239,11 @@ class NeighborCountQuery(PureCountQuery):
 
     def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
         classes = data.classes
-        if not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1):
-            raise ReleaseError(
-                f"the query needs one class for each of {public.num_nodes} nodes: an integer from 0 to "
-                f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
-            )
+        reject_if(
+            not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1),
+            f"the query needs one class for each of {public.num_nodes} nodes: an integer from 0 to "
+            f"{self.classes - 1}, or -1 for a node that is not counted",
+        )
         return PreparedData(public, (classes,))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

@@ -24,6 +24,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -31,11 +32,12 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil.core.clipping.clipped_sums import MARGIN, ClippedSum
 from graphveil.core.events import Event, PoissonGaussian
 from graphveil.core.noise.random import PublicStreams
-from graphveil.core.private_edges import PrivateEdges, forms_private_sum
+from graphveil.core.private_edges import PrivateEdges
 from graphveil.core.queries.held_out import counts_at_target
-from graphveil.core.queries.training_steps import NoisyStepsQuery, add_step_noise
+from graphveil.core.queries.training_steps import NoisyStepsQuery
 from graphveil.core.query import (
     PreparedData,
     PublicInputs,
@@ -43,12 +45,12 @@ from graphveil.core.query import (
     are_numbers,
     check_rows,
     outside,
+    reject_if,
     require_edge_unit,
 )
 from graphveil.core.unit import UndirectedEdge, Unit
 from graphveil.errors import ReleaseError
 
-MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 MAX_WEIGHT = 1024.0  # maximum network parameter: rounding is negligible up to here
 _NUMBERS = 1 << 22  # gradient numbers per chunk: a target has one per parameter,
 _EDGES = 1 << 14  # and in-edges per chunk: their rows fit into the cache
@@ -154,27 +156,37 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         errors must be: the clipping margin covers rounding of rows of norm at most one.
         """
         check_rows(data.rows, public.num_nodes, self.dim)
-        if not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()):
-            raise ReleaseError(
-                "training needs finite rows with norms of at most 1; the release stays charged"
-            )
+        reject_if(
+            not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()),
+            "training needs finite rows with norms of at most 1",
+        )
         targets, labels = data.targets, data.labels
         nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
-        if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
-            raise ReleaseError("the training targets must be distinct nodes; the release stays charged")
-        if not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes):
-            raise ReleaseError(
-                f"training needs {public.num_nodes} labels, and those of targets must be from 0 to "
-                f"{self.classes - 1}; the release stays charged"
-            )
+        reject_if(
+            not nodes or not len(targets) or len(torch.unique(targets)) < len(targets),
+            "the training targets must be distinct nodes",
+        )
+        reject_if(
+            not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes),
+            f"training needs {public.num_nodes} labels, and those of targets must be from 0 to "
+            f"{self.classes - 1}",
+        )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
         return PreparedData(public, arrays, data.descend)
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
-        rows, targets, classes, start = data.arrays
-        gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
         descend: Descent = data.parts
-        return descend(start.to(torch.float64), gradients).to(torch.float64)
+        gradients, lock, steps = EdgeGradients(private, self, *data.arrays), threading.Lock(), count()
+        noisy_mean_of = self.noisy_means(gradients, self.randomness(key))
+
+        def noisy_gradient(weights: Tensor) -> Tensor:
+            if weights.shape != (self.parameters,) or not bool(weights.isfinite().all()):
+                raise ReleaseError(f"a gradient query needs {self.parameters} finite parameters")
+            with lock:  # two threads must not take one step, whose noise would then be used twice
+                gradients.weights.copy_(weights.clamp(-MAX_WEIGHT, MAX_WEIGHT))
+                return noisy_mean_of(next(steps)).clone()
+
+        return descend(data.arrays[-1].to(torch.float64), noisy_gradient).to(torch.float64)
 
     @property
     def parameters(self) -> int:  # type: ignore[override]
@@ -193,14 +205,44 @@ class EdgeAttentionQuery(NoisyStepsQuery):
         }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Examples:
-    """Inputs of the steps: private in-edges, and public rows (N, d), targets (n) and their classes (n)."""
+class EdgeGradients(ClippedSum):
+    """The clipped sum of targets' gradients, which read the targets' in-edges.
 
-    private: PrivateEdges
-    rows: Tensor
-    targets: Tensor
-    classes: Tensor
+    A target whose gradient is not finite contributes nothing: an exception would reveal information about
+    edges.
+    """
+
+    def __init__(
+        self,
+        private: PrivateEdges,
+        query: EdgeAttentionQuery,
+        rows: Tensor,
+        targets: Tensor,
+        classes: Tensor,
+        start: Tensor,
+    ) -> None:
+        super().__init__([start], (rows, targets), classes, len(targets))
+        self.private, self.query = private, query
+        self.rows, self.targets, self.classes = rows, targets, classes
+
+    def begin(self, step: int) -> None:
+        self._step = step
+
+    def add(self, index: Tensor, clip: float) -> None:
+        shape, generator = (len(index), self.query.dim), PublicStreams(self._step).torch("attention")
+        shown = torch.randn(shape, dtype=torch.float64, generator=generator)
+        self.add_shown(index, clip, shown * self.query.forward_noise)
+
+    def add_shown(self, index: Tensor, clip: float, noise: Tensor) -> None:
+        """Add the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), with public noise for each."""
+        at_once = max(1, _NUMBERS // self.query.parameters)
+        for first in range(0, len(index), at_once):
+            some = slice(first, first + at_once)
+            gradients = _gradients(self, index[some], noise[some])
+            norms = gradients.norm(dim=1)
+            gradients[~norms.isfinite()] = 0.0
+            factors = (clip / ((1 + MARGIN) * norms)).clamp_max(1.0).nan_to_num(0.0)
+            self._total.addmv_(gradients.t(), factors)  # clips and sums together, without a clipped copy
 
 
 class _InEdges(NamedTuple):
@@ -210,35 +252,10 @@ class _InEdges(NamedTuple):
     places: Tensor
 
 
-def clipped_sum(
-    weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
-) -> Tensor:
-    """Return the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), shape (p).
-
-    A target whose gradient is not finite contributes nothing: an exception would reveal information about
-    edges.
-
-    Args:
-        batch: Positions in ``examples.targets``, shape (B).
-    """
-    total = torch.zeros_like(weights)
-    parts = query.parts(weights)
-    at_once = max(1, _NUMBERS // query.parameters)
-    for first in range(0, len(batch), at_once):
-        some = slice(first, first + at_once)
-        gradients = _gradients(parts, examples, batch[some], noise[some], query)
-        norms = gradients.norm(dim=1)
-        gradients[~norms.isfinite()] = 0.0
-        factors = (query.clip / ((1 + MARGIN) * norms)).clamp_max(1.0).nan_to_num(0.0)
-        total.addmv_(gradients.t(), factors)  # clips and sums together, without a clipped copy
-    return total
-
-
-def _gradients(
-    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
-) -> Tensor:
+def _gradients(examples: EdgeGradients, batch: Tensor, noise: Tensor) -> Tensor:
     """Return each target's gradient, shape (B, p)."""
-    nodes = examples.targets[batch]
+    query, nodes = examples.query, examples.targets[batch]
+    parts = query.parts(examples.weights)
     edges = _in_edges(examples, nodes, query)
     own = examples.rows[nodes]
     sums = noise.clone()
@@ -302,7 +319,7 @@ class _Network(NamedTuple):
             self.source[place].addmm_(u.t(), g)
 
 
-def _in_edges(examples: Examples, nodes: Tensor, query: EdgeAttentionQuery) -> _InEdges:
+def _in_edges(examples: EdgeGradients, nodes: Tensor, query: EdgeAttentionQuery) -> _InEdges:
     """Return the in-edges of the targets; an undirected edge in one direction only if ``oriented``."""
     sources, counts = examples.private.in_edges(nodes.numpy())
     places = np.repeat(np.arange(len(nodes)), counts)
@@ -324,51 +341,3 @@ def _pieces(edges: _InEdges) -> Iterator[_InEdges]:
 
 def _outer(one: Tensor, other: Tensor) -> Tensor:
     return (one[:, :, None] * other[:, None, :]).flatten(1)
-
-
-@forms_private_sum("EdgeAttentionQuery")
-class NoisyGradients:
-    """Map parameters (p) to the next step's noisy mean gradient (p), once per step of the query.
-
-    Step t draws its batch B_t and returns
-
-        (trunc(sum over B_t of clip(g_v)) + N(0, (z C)^2)) / (q n),
-
-    with the sum truncated toward zero to the grid C / m and noise in whole grid steps
-    (``graphveil.mechanisms.StepNoise``). An empty batch is a step of noise alone.
-
-    Privacy:
-        See ``EdgeAttentionQuery``. The noise of each step is used for one call. The parameters of a call may
-        depend on earlier answers.
-    """
-
-    def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
-        self._examples, self._query = examples, query
-        self._noise = query.randomness(key)
-        self._done, self._lock = 0, threading.Lock()
-
-    def __repr__(self) -> str:
-        """Show public facts only."""
-        return f"NoisyGradients({self._done} of {self._query.steps} steps taken)"
-
-    @torch.no_grad()
-    def __call__(self, weights: Tensor) -> Tensor:
-        query = self._query
-        if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
-            raise ReleaseError(f"a gradient query needs {query.parameters} finite parameters")
-        with self._lock:  # two threads must not take one step, whose noise would then be used twice
-            step = self._done
-            if step >= query.steps:
-                raise ReleaseError(
-                    f"all {query.steps} planned training steps are used, so another step is not covered by "
-                    "the budget"
-                )
-            self._done += 1
-        weights = weights.to(torch.float64).clamp(-MAX_WEIGHT, MAX_WEIGHT)
-        noise, count = self._noise, len(self._examples.targets)
-        batch = noise.batch(step, count)
-        shown = torch.randn(
-            (len(batch), query.dim), dtype=torch.float64, generator=PublicStreams(step).torch("attention")
-        )
-        total = clipped_sum(weights, self._examples, batch, shown * query.forward_noise, query)
-        return add_step_noise(total, query.clip, noise, step, count)

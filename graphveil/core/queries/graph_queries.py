@@ -18,9 +18,9 @@ from graphveil.core.noise.discrete_laplace import DiscreteLaplace
 from graphveil.core.noise.node_pair_noise import SHIFT, EdgeRandomizedResponse, NoisyCells
 from graphveil.core.noise.random import RowStream
 from graphveil.core.private_edges import PrivateEdges, forms_private_sum
-from graphveil.core.query import PreparedData, PublicInputs, Query, QueryData
+from graphveil.core.query import PreparedData, PublicInputs, Query, QueryData, reject_if
 from graphveil.core.unit import DirectedEdge, EdgeSubset, UndirectedEdge, Unit
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import UnitError
 
 _ROWS, _EDGES = 1 << 12, 1 << 19  # per chunk of a block
 
@@ -83,11 +83,11 @@ class BoundedQuery(Query):
             )
 
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        if len(data.domain.rank) != public.num_nodes:
-            raise ReleaseError(
-                f"the node pairs are those of {len(data.domain.rank)} nodes, but the graph has "
-                f"{public.num_nodes}; the release stays charged"
-            )
+        reject_if(
+            len(data.domain.rank) != public.num_nodes,
+            f"the node pairs are those of {len(data.domain.rank)} nodes, but the graph has "
+            f"{public.num_nodes}",
+        )
         self.check_number(data.number)
         number = torch.tensor([data.number], dtype=torch.float64)
         return PreparedData(public, (*data.domain.arrays, number), data)
@@ -132,10 +132,7 @@ class EdgeResponseQuery(BoundedQuery):
         return (self.law.estimate_deviation(),)
 
     def check_number(self, number: float) -> None:
-        if not 0 <= number <= 1:
-            raise ReleaseError(
-                "the share of edges to keep must be between 0 and 1; the release stays charged"
-            )
+        reject_if(not 0 <= number <= 1, "the share of edges to keep must be between 0 and 1")
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         pairs: NodePairData = data.parts
@@ -233,10 +230,7 @@ class TopNodePairsQuery(BoundedQuery):
         return (2**0.5 / self.epsilon,)
 
     def check_number(self, number: float) -> None:
-        if number < 0 or number != int(number):
-            raise ReleaseError(
-                "the number of edges must be an integer of at least 0; the release stays charged"
-            )
+        reject_if(number < 0 or number != int(number), "the number of edges must be an integer of at least 0")
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         domain: Domain = data.parts.domain

@@ -27,9 +27,10 @@ from graphveil.core.query import (
     check_noise,
     check_size,
     outside,
+    reject_if,
 )
 from graphveil.core.unit import DirectedEdge, NodeRecord, Unit
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import UnitError
 
 MAX_COLUMNS = 4096
 NO_COLUMN = -1  # of nodes that are not counted as items
@@ -128,22 +129,20 @@ class ListProductQuery(GaussianQuery):
 
     def prepare(self, data: ListProductData, public: PublicInputs) -> PreparedData:
         nodes, columns = public.num_nodes, data.columns
-        if not are_numbers(columns, nodes) or outside(columns - NO_COLUMN, self.columns + 1):
-            raise ReleaseError(
-                f"the query needs one column for each of {nodes} nodes: an integer from 0 to "
-                f"{self.columns - 1}, or -1 for a node that is not counted; the release stays charged"
-            )
+        reject_if(
+            not are_numbers(columns, nodes) or outside(columns - NO_COLUMN, self.columns + 1),
+            f"the query needs one column for each of {nodes} nodes: an integer from 0 to "
+            f"{self.columns - 1}, or -1 for a node that is not counted",
+        )
         used = columns[columns != NO_COLUMN]
-        if len(used) and int(torch.bincount(used).max()) > 1:
-            raise ReleaseError(
-                "two items share a column, so a list with both would count twice; use one column per "
-                "item; the release stays charged"
-            )
-        if data.counted.dtype != torch.bool or data.counted.shape != (nodes,):
-            raise ReleaseError(
-                f"the query needs one bool for each of {nodes} nodes: whether its list is counted; the "
-                "release stays charged"
-            )
+        reject_if(
+            len(used) > 0 and int(torch.bincount(used).max()) > 1,
+            "two items share a column, so a list with both would count twice; use one column per item",
+        )
+        reject_if(
+            data.counted.dtype != torch.bool or data.counted.shape != (nodes,),
+            f"the query needs one bool for each of {nodes} nodes: whether its list is counted",
+        )
         return PreparedData(public, (columns.to(torch.int64), data.counted))
 
     @forms_private_sum("ListProductQuery")
@@ -156,8 +155,7 @@ class ListProductQuery(GaussianQuery):
             total += (lists.T.multiply(above[lengths]).tocsr() @ lists).toarray()
             ends = np.repeat(diagonal[lengths] - above[lengths], lengths)
             np.add.at(total, (lists.indices, lists.indices), ends)
-        total += self.noise_table(data, key, self.columns, self.columns)
-        return torch.from_numpy(total[np.triu_indices(self.columns)] / self.unit_steps)
+        return self.noisy_table(total, data, key)[np.triu_indices(self.columns)]
 
 
 _ENTRIES = 1 << 22  # of lists at once

@@ -36,9 +36,10 @@ from graphveil.core.query import (
     check_rows,
     check_size,
     grid_steps,
+    reject_if,
 )
 from graphveil.core.unit import NodeBoundedDegree, NodeUnit, Unit
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 
 
 @dataclass(frozen=True)
@@ -188,10 +189,7 @@ class NeighborSumQuery(GaussianQuery):
     def prepare(self, data: NeighborSumData, public: PublicInputs) -> PreparedData:
         check_rows(data.vectors, public.num_nodes, self.dim)
         if self.similarity is None:
-            if data.keys is not None:
-                raise ReleaseError(
-                    "the query has no similarity weights, so it takes no keys; the release stays charged"
-                )
+            reject_if(data.keys is not None, "the query has no similarity weights, so it takes no keys")
             return PreparedData(public, (data.vectors,))
         pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
         check_trusted(pairs, public.num_nodes)

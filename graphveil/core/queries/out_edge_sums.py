@@ -51,10 +51,11 @@ from graphveil.core.query import (
     check_size,
     grid_steps,
     outside,
+    reject_if,
 )
 from graphveil.core.unit import NodeRecord, Unit
 from graphveil.core.view import own_rows
-from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, UnitError
 
 
 def simplex_codes(classes: int) -> Tensor:
@@ -299,12 +300,11 @@ class OutEdgeSumQuery(GaussianQuery):
         nodes, count = public.num_nodes, len(self.levels)
         check_rows(data.vectors, nodes, self.dim)
         one_level = data.levels is None and count == 1
-        chosen = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
-        if not are_numbers(chosen, nodes) or outside(chosen, count):
-            raise ReleaseError(
-                f"the query needs one level for each of {nodes} rows: an integer from 0 to {count - 1}; "
-                "the release stays charged"
-            )
+        chosen: Any = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
+        reject_if(
+            not are_numbers(chosen, nodes) or outside(chosen, count),
+            f"the query needs one level for each of {nodes} rows: an integer from 0 to {count - 1}",
+        )
         return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:

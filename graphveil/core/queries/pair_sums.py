@@ -31,10 +31,11 @@ from graphveil.core.query import (
     check_rows,
     check_size,
     reject_edges_stored_twice,
+    reject_if,
     require_edge_unit,
 )
 from graphveil.core.unit import DirectedEdge, Unit
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import UnitError
 
 MAX_PRODUCT_DIM = 1024
 PRODUCT_GRID_BITS = 9
@@ -233,12 +234,11 @@ class PairTerms:
             and all(bool(of.isfinite().all()) for of in (self.center, self.scale))
             and all(map(_is_whole, dict.fromkeys((*self.left, *self.right))))
         )
-        if not fits:
-            raise ReleaseError(
-                f"the query needs {count} features of pairs of {nodes} nodes: two float32 tables of "
-                f"integers of at most {1 << TABLE_BITS} each, and finite numbers; the release stays "
-                "charged"
-            )
+        reject_if(
+            not fits,
+            f"the query needs {count} features of pairs of {nodes} nodes: two float32 tables of integers of "
+            f"at most {1 << TABLE_BITS} each, and finite numbers",
+        )
 
 
 def _is_whole(table: Tensor) -> bool:
@@ -334,7 +334,7 @@ class PairSumQuery(EdgePairQuery):
             return np.asarray(steps.sum(axis=0))
 
         exact = private.total(sums, (width,), edges=max(1, _ENTRIES // width))
-        return torch.from_numpy((exact + self.noise_table(data, key, 1, width)[0]) / self.unit_steps)
+        return self.noisy_table(exact[None], data, key)[0]
 
     @property
     def each(self) -> int:
@@ -384,13 +384,11 @@ class PairHistogramQuery(EdgePairQuery):
     def prepare(self, data: PairHistogramData, public: PublicInputs) -> PreparedData:
         data.terms.check(public.num_nodes, self.terms)
         sizes = (data.weights, self.terms), (data.bounds, self.cells - 1)
-        if any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes) or not bool(
-            data.weights.isfinite().all() & (data.bounds.diff() >= 0).all()
-        ):
-            raise ReleaseError(
-                f"the query needs {self.terms} finite weights and {self.cells - 1} ascending bounds in "
-                "float64; the release stays charged"
-            )
+        reject_if(
+            any(of.dtype != torch.float64 or of.shape != (size,) for of, size in sizes)
+            or not bool(data.weights.isfinite().all() & (data.bounds.diff() >= 0).all()),
+            f"the query needs {self.terms} finite weights and {self.cells - 1} ascending bounds in float64",
+        )
         return PreparedData(public, (*data.terms.arrays, data.weights, data.bounds), data.terms)
 
     @forms_private_sum("PairHistogramQuery")

@@ -44,10 +44,11 @@ from graphveil.core.query import (
     check_noise,
     check_rows,
     check_size,
+    reject_if,
     require_record_unit,
 )
 from graphveil.core.unit import Node, NodeUnit, Unit
-from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, UnitError
 
 _GRID_BITS = 6  # a degree is a whole number, so a coarse grid suffices
 ROUNDING = 0.005  # what the grid may add to a norm; the weights may add as much
@@ -233,16 +234,16 @@ class ProjectedSumQuery(GaussianQuery):
 
     def prepare(self, data: ProjectedSumData, public: PublicInputs) -> PreparedData:
         check_rows(data.vectors, public.num_nodes, self.dim)
-        if public.degree_bound is None:
-            raise ReleaseError(
-                "a projected sum needs the degree bound of a DegreeHIndexQuery that the same release answers "
-                "first; the release stays charged"
-            )
-        if self.grid_bits < self.grid_for(public.num_nodes, self.dim):
-            raise ReleaseError(
-                f"grid_bits={self.grid_bits} is too small for {public.num_nodes} rows of {self.dim} numbers. "
-                "Use ProjectedSumQuery.grid_for; the release stays charged"
-            )
+        reject_if(
+            public.degree_bound is None,
+            "a projected sum needs the degree bound of a DegreeHIndexQuery that the same release answers "
+            "first",
+        )
+        reject_if(
+            self.grid_bits < self.grid_for(public.num_nodes, self.dim),
+            f"grid_bits={self.grid_bits} is too small for {public.num_nodes} rows of {self.dim} numbers. "
+            "Use ProjectedSumQuery.grid_for",
+        )
         return PreparedData(public, (data.vectors,))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
@@ -392,11 +393,10 @@ class ClassMomentsQuery(RecordCountQuery):
     def prepare(self, data: ClassMomentsData, public: PublicInputs) -> PreparedData:
         """Check the kinds of the arrays. Values that are no class raise no error, which would reveal them."""
         check_rows(data.rows, len(data.classes), self.dim)
-        if not are_numbers(data.classes, len(data.rows)):
-            raise ReleaseError(
-                "the query needs one int64 column: the class of each record, or -1 for none; the release "
-                "stays charged"
-            )
+        reject_if(
+            not are_numbers(data.classes, len(data.rows)),
+            "the query needs one int64 column: the class of each record, or -1 for none",
+        )
         return PreparedData(public, (data.rows, data.classes))
 
     @forms_private_sum("ClassMomentsQuery")
@@ -411,9 +411,7 @@ class ClassMomentsQuery(RecordCountQuery):
         whole[whole.square().sum(dim=1) > int(steps) ** 2] = 0
         inside = (classes >= 0) & (classes < self.classes)
         member = one_hot(classes[inside], self.classes)
-        drawn = self.noise_table(data, key, self.classes, self.dim + 1)
-        exact = (member.T @ whole[inside]).numpy()
-        return torch.from_numpy((exact + drawn) / steps) / factors
+        return self.noisy_table((member.T @ whole[inside]).numpy(), data, key) / factors
 
     def factors(self) -> Tensor:
         """Return what rows and the constant are multiplied by, just below the bound in spite of rounding."""

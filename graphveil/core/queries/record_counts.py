@@ -26,10 +26,10 @@ from graphveil.core.query import (
     check_noise,
     check_pays,
     check_size,
+    reject_if,
     require_record_unit,
 )
 from graphveil.core.unit import Unit
-from graphveil.errors import ReleaseError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +98,10 @@ class AccuracyCountQuery(RecordCountQuery):
 
     def prepare(self, data: AccuracyCountData, public: PublicInputs) -> PreparedData:
         correct = data.correct
-        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
-            raise ReleaseError(
-                f"the query needs a bool table with {self.candidates} columns, one per candidate; the "
-                "release stays charged"
-            )
+        reject_if(
+            correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates,
+            f"the query needs a bool table with {self.candidates} columns, one per candidate",
+        )
         return PreparedData(public, (correct,))
 
     @forms_private_sum("AccuracyCountQuery")
@@ -158,11 +157,11 @@ class OutcomeCountQuery(RecordCountQuery):
     def prepare(self, data: OutcomeCountData, public: PublicInputs) -> PreparedData:
         tables = (data.correct, data.wrong)
         known = data.correct.shape == data.wrong.shape
-        if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
-            raise ReleaseError(
-                "the query needs two bool columns of equal length: which records are classified "
-                "correctly, and which wrongly; the release stays charged"
-            )
+        reject_if(
+            not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables),
+            "the query needs two bool columns of equal length: which records are classified "
+            "correctly, and which wrongly",
+        )
         return PreparedData(public, tables)
 
     @forms_private_sum("OutcomeCountQuery")
@@ -215,11 +214,10 @@ class RecordHistogramQuery(RecordCountQuery):
 
     def prepare(self, data: RecordHistogramData, public: PublicInputs) -> PreparedData:
         """Check the kind of the cells. Values that are no cell raise no error, which would reveal them."""
-        if data.cells.dtype != torch.int64 or data.cells.ndim != 1:
-            raise ReleaseError(
-                "the query needs one int64 column: the cell of each record, or -1 for a record in no "
-                "cell; the release stays charged"
-            )
+        reject_if(
+            data.cells.dtype != torch.int64 or data.cells.ndim != 1,
+            "the query needs one int64 column: the cell of each record, or -1 for a record in no cell",
+        )
         return PreparedData(public, (data.cells,))
 
     @forms_private_sum("RecordHistogramQuery")
@@ -275,18 +273,18 @@ class FeatureHistogramQuery(RecordCountQuery):
     def prepare(self, data: FeatureHistogramData, public: PublicInputs) -> PreparedData:
         """Check the kind of the cells. Values that are no cell raise no error, which would reveal them."""
         cells = data.cells
-        if cells.dtype != torch.int16 or cells.ndim != 2 or cells.shape[1] != self.columns:
-            raise ReleaseError(
-                f"the plan's histograms take a table of int16 with {self.columns} columns, the cell of each "
-                "record in each, and -1 for none; the release stays charged"
-            )
+        reject_if(
+            cells.dtype != torch.int16 or cells.ndim != 2 or cells.shape[1] != self.columns,
+            f"the plan's histograms take a table of int16 with {self.columns} columns, the cell of each "
+            "record in each, and -1 for none",
+        )
         return PreparedData(public, (cells,))
 
     @forms_private_sum("FeatureHistogramQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         (cells,) = data.arrays
-        drawn = self.noise_table(data, key, self.columns, self.cells)
-        for own, column in zip(drawn, cells.T, strict=True):
+        counts = np.empty((self.columns, self.cells), dtype=np.int64)
+        for own, column in zip(counts, cells.T, strict=True):
             inside = column[(column >= 0) & (column < self.cells)].to(torch.int64)
-            own += torch.bincount(inside, minlength=self.cells).numpy() * int(self.unit_steps)
-        return torch.from_numpy(drawn / self.unit_steps)
+            own[:] = torch.bincount(inside, minlength=self.cells).numpy()
+        return self.noisy_table(counts * int(self.unit_steps), data, key)

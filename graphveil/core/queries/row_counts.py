@@ -25,9 +25,10 @@ from graphveil.core.query import (
     check_size,
     of_groups,
     outside,
+    reject_if,
 )
 from graphveil.core.unit import DirectedEdge, Unit
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import UnitError
 
 MAX_CELLS = 1 << 30
 _WIDTH, _ROWS = 1 << 10, 1 << 12  # noise per row of a stream, and rows
@@ -115,16 +116,15 @@ class RowCountQuery(PureCountQuery):
 
     def prepare(self, data: RowCountData, public: PublicInputs) -> PreparedData:
         arrays, nodes = (data.ranks, data.starts, data.columns), public.num_nodes
-        if not all(are_numbers(array, nodes) for array in arrays) or outside(data.ranks.long(), nodes + 1):
-            raise ReleaseError(
-                f"the query needs a rank from 0 on, a start and a column for each of {nodes} nodes, all "
-                "integers; the release stays charged"
-            )
+        reject_if(
+            not all(are_numbers(array, nodes) for array in arrays) or outside(data.ranks.long(), nodes + 1),
+            f"the query needs a rank from 0 on, a start and a column for each of {nodes} nodes, all integers",
+        )
         ranks, *places = (array.long() for array in arrays)
-        if any(outside(place - NOT_COUNTED, self.cells + 1) for place in places):
-            raise ReleaseError(
-                f"starts and columns must be from -1 to {self.cells - 1}; the release stays charged"
-            )
+        reject_if(
+            any(outside(place - NOT_COUNTED, self.cells + 1) for place in places),
+            f"starts and columns must be from -1 to {self.cells - 1}",
+        )
         return PreparedData(public, (ranks, *places))
 
     @forms_private_sum("RowCountQuery")

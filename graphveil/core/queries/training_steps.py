@@ -31,6 +31,7 @@ from graphveil.core.query import (
     QueryDescription,
     by_group,
     check_pays,
+    reject_if,
     require_record_unit,
 )
 from graphveil.core.unit import Node, NodeBoundedDegree, NodeUnit, Unit
@@ -65,6 +66,7 @@ class NoisyStepsQuery(Query):
     steps: int
     noise_multiplier: float
     sampling_rate: float
+    clip: float
 
     def randomness(self, key: bytes) -> StepNoise:
         return OneProcessNoise(
@@ -73,6 +75,22 @@ class NoisyStepsQuery(Query):
             noise_multiplier=self.noise_multiplier,
             sampling_rate=self.sampling_rate,
         )
+
+    def noisy_means(self, gradients: ClippedSum, noise: StepNoise) -> Callable[[int], Tensor]:
+        """Return the function of a step's noisy mean: the noise of a step is used for one sum and charged."""
+        taken, lock = -1, threading.Lock()
+
+        def noisy_mean_of(step: int) -> Tensor:
+            nonlocal taken
+            with lock:
+                if not taken < step < self.steps:
+                    raise ReleaseError(
+                        f"step {step} was already taken, or is not among the {self.steps} planned steps"
+                    )
+                taken = step
+                return noisy_mean(gradients, self.clip, noise, step)
+
+        return noisy_mean_of
 
     def changed(self, unit: Unit) -> int:
         return self.parameters * self.steps
@@ -166,27 +184,16 @@ class DPSGDQuery(NoisyStepsQuery):
         planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
         names = ("parameters", "steps", "sampling_rate", "clip")
         for name, value in zip(names, (len(gradients.weights), *planned), strict=True):
-            if value != getattr(self, name):
-                raise ReleaseError(
-                    f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
-                    f"uses {name}={value!r}; the release stays charged"
-                )
+            reject_if(
+                value != getattr(self, name),
+                f"the plan has {name}={getattr(self, name)!r} for its training steps, but the training "
+                f"uses {name}={value!r}",
+            )
         return PreparedData(public, (*gradients._arrays, *data.settings), data)
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         training: DPSGDData = data.parts
-        noise, taken = self.randomness(key), -1
-        gradients, schedule = training.gradients, training.schedule
-
-        def noisy_means(step: int) -> Tensor:
-            nonlocal taken
-            if not taken < step < self.steps:  # each step's noise is used for one sum and charged
-                raise ReleaseError(
-                    f"step {step} was already taken, or is not among the {self.steps} planned steps"
-                )
-            taken = step
-            return noisy_mean(gradients, self.clip, noise, step)
-
+        noise, gradients, schedule = self.randomness(key), training.gradients, training.schedule
         # Otherwise noise would be drawn for a second sum.
         binding = {
             "schedule": asdict(schedule),
@@ -197,7 +204,7 @@ class DPSGDQuery(NoisyStepsQuery):
         return dpsgd.descend(
             gradients,
             schedule,
-            noisy_means,
+            self.noisy_means(gradients, noise),
             binding=binding,
             on_step=training.on_step,
             checkpoint=training.checkpoint,
@@ -236,7 +243,12 @@ class OneProcessNoise(StepNoise):
             return super().noise(step)
 
 
-@forms_private_sum("DPSGDQuery", "TreeStepsQuery", note="the clipped gradients come from `core/clipping/`")
+@forms_private_sum(
+    "DPSGDQuery",
+    "TreeStepsQuery",
+    "EdgeAttentionQuery",
+    note="the clipped gradients come from `core/clipping/` and `core/queries/edge_training.py`",
+)
 @torch.no_grad()
 def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) -> Tensor:
     """Return the noisy mean of clipped gradients over the batch that a step draws, float64 (p).
@@ -247,15 +259,10 @@ def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) 
     sums = gradients._total.zero_()
     gradients.begin(step)
     gradients.add(noise.batch(step, gradients.count), clip)
-    return add_step_noise(sums, clip, noise, step, gradients.count)
-
-
-def add_step_noise(sums: Tensor, clip: float, noise: StepNoise, step: int, count: int) -> Tensor:
-    """Truncate a sum (p) toward zero to the grid, add a step's noise, and return the mean, all in place."""
-    grid = sums.mul_(noise.steps / clip).numpy()
+    grid = sums.mul_(noise.steps / clip).numpy()  # truncated toward zero to the grid, in place
     np.trunc(grid, out=grid)  # one vector instruction, unlike torch's version
     grid += noise.noise(step)
-    return sums.mul_(clip / (noise.steps * noise.sampling_rate * count))
+    return sums.mul_(clip / (noise.steps * noise.sampling_rate * gradients.count))
 
 
 MAX_SHIFT = 4.0  # maximum shift of a sum by a record's roots, in noise deviations: the exact law is

@@ -28,6 +28,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.core.edges.blocks import EdgeBlock
+from graphveil.core.query import reject_if
 from graphveil.errors import ReleaseError, UnsupportedGuaranteeError
 
 WEIGHT_BITS = 5
@@ -419,8 +420,7 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
             "The weight tables do not bound the weight of every pair of nodes. Derive custom weights "
             "from DotWeight, which makes valid tables."
         )
-    if pairs.num_nodes != num_nodes:
-        raise ReleaseError(
-            f"the weight keys have {pairs.num_nodes} rows, but the graph has {num_nodes} nodes; the "
-            "release stays charged"
-        )
+    reject_if(
+        pairs.num_nodes != num_nodes,
+        f"the weight keys have {pairs.num_nodes} rows, but the graph has {num_nodes} nodes",
+    )

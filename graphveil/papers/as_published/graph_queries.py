@@ -31,9 +31,9 @@ from graphveil.core.queries.graph_queries import (
     TopNodePairsData,
     exact_node_pairs,
 )
-from graphveil.core.query import PreparedData, PublicInputs, QueryData
+from graphveil.core.query import PreparedData, PublicInputs, QueryData, reject_if
 from graphveil.core.unit import DirectedEdge, EdgeSubset, UndirectedEdge, Unit
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import UnitError
 
 Floats = npt.NDArray[np.float64]
 
@@ -248,10 +248,10 @@ class ChunkResponseQuery(BoundedQuery):
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         super().prepare(NodePairData(data.domain), public)
         shares = tuple(data.shares.tolist())
-        if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
-            raise ReleaseError(
-                "the query needs one share in [0, 1] per chunk of rows; the release stays charged"
-            )
+        reject_if(
+            len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares),
+            "the query needs one share in [0, 1] per chunk of rows",
+        )
         return PreparedData(public, (*data.domain.arrays, data.shares), (data.domain, shares))
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
