@@ -102,7 +102,7 @@ class InMemoryBackend(AggregationBackend):
 
 
 @dataclass(frozen=True)
-class DiskBackend(AggregationBackend):
+class DiskBackend(InMemoryBackend):
     """Yield the blocks of a graph that ``graphveil.data.graph_files.open_graph`` opened.
 
     While one block is processed, the operating system is requested to read the next one. The edge pages of
@@ -111,9 +111,6 @@ class DiskBackend(AggregationBackend):
     """
 
     block_rows: int = 1 << 19
-
-    def __post_init__(self) -> None:
-        checks.integer_at_least(1, block_rows=self.block_rows)
 
     def check(self, adjacency: Adjacency) -> None:
         """Raise ``ConfigError`` if the edges are not on disk.
@@ -138,7 +135,7 @@ class DiskBackend(AggregationBackend):
         self.check(adjacency)
         check_unchanged(adjacency)
         with sources_of(adjacency) as file:
-            for block in blocks(adjacency, self.block_rows, first):
+            for block in super().blocks(adjacency, first):
                 read_ahead(file, adjacency, block.stop, self.block_rows)
                 yield block
 

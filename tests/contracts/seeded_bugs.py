@@ -4391,7 +4391,7 @@ BUGS = [
         name="weights_are_not_copied_for_each_record",
         edits=[
             (
-                "graphveil.core.clipping.ego_graphs:_cloned",
+                "graphveil.core.clipping.isolation:call",
                 "tensor.clone()",
                 "tensor",
             ),
@@ -4469,7 +4469,7 @@ BUGS = [
         name="a_failing_record_has_another_ones_gradient",
         edits=[
             (
-                "graphveil.core.clipping.ego_graphs:EgoGraphClippedSum._add_chunk",
+                "graphveil.core.clipping.clipped_sums:clip_factors",
                 "if failed is not None:",
                 "if False:",
             ),
@@ -4480,9 +4480,9 @@ BUGS = [
         name="a_failed_run_changes_the_records",
         edits=[
             (
-                "graphveil.core.clipping.ego_graphs:EgoGraphClippedSum._loss",
-                "(x.clone(), edges.clone())",
-                "(x, edges)",
+                "graphveil.core.clipping.isolation:call",
+                "tuple(part.clone() for part in inputs)",
+                "inputs",
             ),
         ],
         test="tests/training/test_isolation.py::test_what_a_failed_run_changed_in_place_reaches_no_other_record",
@@ -6061,9 +6061,9 @@ BUGS = [
         name="predictions_run_under_the_vmap_of_torch",
         edits=[
             (
-                "graphveil.core.clipping.ego_graphs:ego_graph_logits",
-                "found: Tensor = vmap_records(partial(one, fresh))(x, edges)",
-                "found: Tensor = torch.func.vmap(partial(one, fresh))(x, edges)",
+                "graphveil.core.clipping.isolation:separate_logits",
+                "found: Tensor = vmap_records(",
+                "found: Tensor = vmap(",
             )
         ],
         test="tests/training/test_isolated_vmap.py::"

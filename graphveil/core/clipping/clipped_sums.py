@@ -14,7 +14,7 @@ that are known to couple records are rejected by type, since their result on a s
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -28,8 +28,9 @@ from graphveil.core.clipping.ghost_modules import GhostModule, GradientFactors, 
 from graphveil.core.clipping.isolation import (
     ModuleCopies,
     call,
-    finite_rows,
     run_masking_failures,
+    separate_logits,
+    untrained_tensors,
     vmap_records,
 )
 from graphveil.core.features import ProtectedRows
@@ -205,14 +206,19 @@ def labels_with(inputs: Any, labels: Any) -> Any:
     return ProtectedRows(labels, "of the inputs") if protected else labels
 
 
-def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:
+def clip_factors(
+    square_norms: Tensor, clip: float, failed: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
     """Return min(1, C / ((1 + 10^-6) norm)), and a mask of the norms that are not finite, None if all are.
 
     The mask's factors are zero. Its records must also be removed, because zero times infinity is not zero.
+    ``failed`` records are in the mask, whatever their norms are.
 
     >>> clip_factors(torch.tensor([4.0, 0.25, 0.0]), 1.0)[0]
     tensor([0.5000, 1.0000, 1.0000])
     """
+    if failed is not None:
+        square_norms = square_norms.masked_fill(failed, torch.nan)
     factors = square_norms.sqrt().mul_((1 + MARGIN) / clip).reciprocal_().clamp_(max=1)
     if math.isfinite(float(square_norms.sum())):  # as a sum is if its terms are
         return factors, None
@@ -360,7 +366,7 @@ class PerSampleClippedSum(ClippedSum):
         super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]))
         self._sum_views = self._views(self._total)
         self._parameters = dict(zip(named, self._views(self.weights), strict=True))
-        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named)
+        self._copies, self._fixed = ModuleCopies(module), untrained_tensors(module, named)
 
     def add(self, index: Tensor, clip: float) -> None:
         for part in chunks(index, len(self.weights)):
@@ -373,9 +379,7 @@ class PerSampleClippedSum(ClippedSum):
             return  # all records of the chunk are null
         flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
         squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
-        if failed is not None:
-            squares = squares.masked_fill(failed, torch.nan)
-        factors, bad = clip_factors(squares, clip)
+        factors, bad = clip_factors(squares, clip, failed)
         for part, out in zip(flat, self._sum_views, strict=True):
             out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
 
@@ -384,8 +388,7 @@ class PerSampleClippedSum(ClippedSum):
 
             def loss(parameters: Parameters, record: tuple[Tensor, ...], label: Tensor) -> Tensor:
                 rows = tuple(part[None] for part in record)
-                logits = _called(module, {**self._fixed, **parameters}, rows)
-                return record_loss(logits, label)
+                return record_loss(call(module, {**self._fixed, **parameters}, rows)[0], label)
 
             batched = vmap_records(grad(loss), in_dims=(None, 0, 0))
             found: Parameters = batched(self._parameters, blocks, labels)
@@ -393,38 +396,14 @@ class PerSampleClippedSum(ClippedSum):
 
 
 def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
-    """Return a module's logits (B, C) of rows (B, d), float64, with every row processed separately.
+    """Return a module's logits (B, C) of rows (B, d), float64: ``separate_logits``."""
+    tensors = untrained_tensors(module)
 
-    They are zeros for a row for which the module raises or returns logits that are not finite.
-    """
-    tensors, copies = _fixed_of(module, ()), ModuleCopies(module)
+    def one(fresh: nn.Module, row: Tensor) -> Tensor:
+        logits: Tensor = call(fresh, tensors, (row[None],))[0]
+        return logits
 
-    def together(some: Tensor) -> Tensor:
-        with copies.run() as fresh:
-            found: Tensor = vmap_records(lambda row: _called(fresh, tensors, (row[None],)))(some)
-            return found
-
-    with torch.no_grad():
-        found, failed = run_masking_failures(together, (rows.to(torch.float64),))
-    if found is None:
-        return rows.new_zeros(len(rows), classes, dtype=torch.float64)
-    return finite_rows(zero_masked_records(found, failed))
-
-
-def _fixed_of(module: nn.Module, trained: Collection[str]) -> Parameters:
-    """Return parameters that are not trained, and buffers, with floats as float64."""
-    return {
-        name: _to_float64(value.detach())
-        for name, value in (*module.named_parameters(), *module.named_buffers())
-        if name not in trained
-    }
-
-
-def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
-    """Return the logits of one record, with copies of all tensors, which a module may change."""
-    copied = {name: tensor.clone() for name, tensor in tensors.items()}
-    logits: Tensor = call(module, copied, tuple(part.clone() for part in rows))[0]
-    return logits
+    return separate_logits(ModuleCopies(module), one, (rows.to(torch.float64),), classes)
 
 
 def _to_float64(values: Tensor) -> Tensor:

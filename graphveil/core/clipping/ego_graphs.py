@@ -51,6 +51,8 @@ from graphveil.core.clipping.isolation import (
     finite_rows,
     maskable_exceptions,
     run_masking_failures,
+    separate_logits,
+    untrained_tensors,
     vmap_records,
 )
 from graphveil.core.features import ProtectedRows
@@ -329,7 +331,7 @@ class EgoGraphClippedSum(ClippedSum):
         labels = labels_with(arrays, labels)
         super().__init__(list(named.values()), unwrapped(arrays), labels, len(labels))
         self._records, self._width = records, records.width
-        self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
+        self._module, self._fixed, self._dtype = module, untrained_tensors(module, named, dtype), dtype
         self._copies = ModuleCopies(module)
         self._sums = dict(zip(named, self._views(self._total), strict=True))
         self._wide = dict(zip(named, self._views(self.weights), strict=True))
@@ -364,10 +366,7 @@ class EgoGraphClippedSum(ClippedSum):
         maps = self._maps(inputs, deltas)
         squares = [square_norms(part) for part in gradients.values()]
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
-        total = torch.stack(squares).sum(dim=0)
-        if failed is not None:
-            total = total.masked_fill(failed, torch.nan)
-        factors, bad = clip_factors(total, clip)
+        factors, bad = clip_factors(torch.stack(squares).sum(dim=0), clip, failed)
         for name, part in gradients.items():
             add_scaled(self._sums[name], zero_masked_records(part, bad), factors)
         for name, called in maps.items():
@@ -389,9 +388,8 @@ class EgoGraphClippedSum(ClippedSum):
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the loss of one ego graph's root, and the inputs of each affine map."""
         inputs: list[Tensor] = []
-        numbers = _cloned({**self._fixed, **self._parameters, **formed})
         with record_affine_calls(self._parts(module), output_offsets, inputs):
-            logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
+            logits: Tensor = call(module, {**self._fixed, **self._parameters, **formed}, (x, edges))[0]
         return record_loss(logits, label), inputs
 
     def _plan_calls(self, columns: int) -> list["_Call"]:
@@ -475,7 +473,7 @@ class EgoGraphClippedSum(ClippedSum):
             self._copies.run() as module,
             record_affine_calls(self._parts(module), None, recorded),
         ):
-            call(module, _cloned({**self._fixed, **self._parameters}), (x[0], edges[0]))
+            call(module, {**self._fixed, **self._parameters}, (x[0], edges[0]))
         return [_Call(number, shape) for number, shape in recorded]
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
@@ -514,37 +512,28 @@ def ego_graph_logits(
 
     They are zeros for an ego graph for which the module raises or returns logits that are not finite.
     """
-    weights = {name: p.detach().to(torch.float64) for name, p in module.named_parameters()}
-    tensors, copies = {**_buffers(module, torch.float64), **weights}, ModuleCopies(module)
+    tensors, copies = untrained_tensors(module), ModuleCopies(module)
 
     def one(fresh: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
-        logits: Tensor = call(fresh, _cloned(tensors), (x.clone(), edges.clone()))[0]
+        logits: Tensor = call(fresh, tensors, (x, edges))[0]
         return logits
-
-    def together(x: Tensor, edges: Tensor) -> Tensor:
-        with copies.run() as fresh:
-            found: Tensor = vmap_records(partial(one, fresh))(x, edges)
-            return found
 
     def alone(x: Tensor, edges: Tensor) -> Tensor:
         with copies.run() as fresh:
             return one(fresh, x, edges).to(x).reshape(classes)
 
     def rows_of(x: Tensor, edges: Tensor) -> Tensor:
+        if route != "loop":
+            return separate_logits(copies, one, (x, edges), classes)
         null = x.new_zeros(classes)
-        if route == "loop":
-            return torch.stack([_or_null(null, alone, *star) for star in zip(x, edges, strict=True)])
-        rows, failed = run_masking_failures(together, (x, edges))
-        if rows is None:
-            return null.expand(len(x), -1)
-        return rows if failed is None else zero_masked_records(rows, failed)
+        return finite_rows(torch.stack([_or_null(null, alone, *star) for star in zip(x, edges, strict=True)]))
 
     found = list[Tensor]()
     with torch.no_grad():
         for part in chunks(torch.arange(count), records.width * _HIDDEN):
             x, edges = records.take(part)
             found.append(rows_of(unwrapped(x).to(torch.float64), unwrapped(edges)))
-    logits = finite_rows(torch.cat(found))
+    logits = torch.cat(found)
     return ProtectedRows(logits, x._unit) if isinstance(x, ProtectedRows) else logits
 
 
@@ -554,16 +543,3 @@ def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:
         return run(*star)
     except maskable_exceptions():
         return null
-
-
-def _cloned(tensors: Parameters) -> Parameters:
-    """Return copies, which a module may change without an effect on other ego graphs."""
-    return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
-    kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
-    return {
-        name: value.detach().to(dtype) if value.is_floating_point() else value
-        for name, value in (*kept, *module.named_buffers())
-    }

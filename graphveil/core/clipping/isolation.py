@@ -25,7 +25,7 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import Enum
@@ -350,10 +350,12 @@ def _same_draws() -> Iterator[None]:
 
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
-    """Call a module with other parameters and buffers, by the names used in ``named_parameters``.
+    """Call a module with copies of other parameters and buffers, by the names used in ``named_parameters``.
 
-    A tensor or a submodule with several names in the module has the same numbers under all of them.
+    It may change the copies without an effect on other records. A tensor or a submodule with several names in
+    the module has the same numbers under all of them.
     """
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     first, given = dict[int, str](), dict[str, Tensor]()
     for prefix, part in module.named_modules():
         for held in (part._parameters, part._buffers):
@@ -361,7 +363,41 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor,
                 if tensor is not None:
                     place = f"{prefix}.{name}" if prefix else name
                     given[place] = tensors[first.setdefault(id(tensor), place)]
-    return functional_call(module, given, inputs, tie_weights=False)
+    return functional_call(module, given, tuple(part.clone() for part in inputs), tie_weights=False)
+
+
+def untrained_tensors(
+    module: nn.Module, trained: Collection[str] = (), dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
+    """Return parameters that are not trained, and buffers, with floats of one type."""
+    return {
+        name: value.detach().to(dtype) if value.is_floating_point() else value.detach()
+        for name, value in (*module.named_parameters(), *module.named_buffers())
+        if name not in trained
+    }
+
+
+def separate_logits(
+    copies: ModuleCopies, one: Callable[..., Tensor], records: tuple[Tensor, ...], classes: int
+) -> Tensor:
+    """Return the logits (B, C) of a batch, with every record processed separately.
+
+    They are zeros for a record for which the module raises or returns logits that are not finite.
+
+    Args:
+        one: Takes a copy of the module and one record, and returns its logits.
+    """
+
+    def together(*some: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            found: Tensor = vmap_records(functools.partial(one, fresh))(*some)
+            return found
+
+    with torch.no_grad():
+        found, failed = run_masking_failures(together, records)
+    if found is None:
+        return records[0].new_zeros(len(records[0]), classes)
+    return finite_rows(found if failed is None else found.masked_fill(failed[:, None], 0.0))
 
 
 class _StateLocation:
