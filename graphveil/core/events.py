@@ -363,7 +363,7 @@ def cases_of(event: Event) -> list[Composed]:
     return [compose(*chosen) for chosen in product(*choices)]
 
 
-def within_partition(event: Event, groups: str) -> Composed:
+def within_partition(event: Event, groups: str, prefix: str = "") -> Composed:
     """Return the event with its partitions named by the nodes that form their groups.
 
     Events of one partition compose pair by pair, or group by group, which is right only for the same groups:
@@ -372,6 +372,7 @@ def within_partition(event: Event, groups: str) -> Composed:
     Args:
         event: Event of one release.
         groups: Name of the groups, unique for each split.
+        prefix: Beginning of the names of the partitions that are renamed; empty for all.
 
     Returns:
         The same event with other names of its partitions.
@@ -382,8 +383,8 @@ def within_partition(event: Event, groups: str) -> Composed:
     return Composed(
         tuple(
             replace(part, partition=f"{part.partition}/{groups}")
-            if isinstance(part, PairwiseGaussian | ByGroup)
-            else OneOf(tuple(within_partition(case, groups) for case in part.cases))
+            if isinstance(part, PairwiseGaussian | ByGroup) and part.partition.startswith(prefix)
+            else OneOf(tuple(within_partition(case, groups, prefix) for case in part.cases))
             if isinstance(part, OneOf)
             else part
             for part in compose(event).events

@@ -23,7 +23,7 @@ from graphveil.core.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_proc
 from graphveil.core.ledger import Entry, PrivacyLedger, charge
 from graphveil.core.plan import ReleasePlan
 from graphveil.core.private_edges import PrivateEdges
-from graphveil.core.queries.held_out import within_release
+from graphveil.core.queries.held_out import PAIR_PARTS
 from graphveil.core.queries.out_edge_sums import exceeds_degree
 from graphveil.core.queries.projected_sums import DegreeHIndexQuery
 from graphveil.core.query import PublicInputs, Query, QueryData, are_numbers, outside
@@ -238,8 +238,8 @@ class Release:
             self._journal.close()
 
     def _entry(self, label: str) -> Entry:
-        event = self._plan.event
-        event, groups = within_release(event, self.release_id), self._public.groups
+        # Parts of node pairs follow from the order of nodes, which another release may have changed.
+        event, groups = within_partition(self._plan.event, self.release_id, PAIR_PARTS), self._public.groups
         if groups is not None:  # public, like the split it is derived from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)

@@ -207,9 +207,9 @@ BUGS = [
         name="parts_of_two_releases_are_taken_for_the_same",
         edits=[
             (
-                "graphveil.core.queries.held_out:within_release",
-                'f"{part.partition}/{release_id}"',
-                "part.partition",
+                "graphveil.core.release:Release._entry",
+                "within_partition(self._plan.event, self.release_id, PAIR_PARTS), ",
+                "self._plan.event, ",
             )
         ],
         test="tests/release/test_pair_sums.py::test_parts_of_two_releases_may_contain_one_edge",

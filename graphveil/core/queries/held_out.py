@@ -1,7 +1,6 @@
 """Public choices by a hash of both ids of a node pair, independent of which pairs are edges."""
 
-from dataclasses import dataclass, replace
-from typing import TypeGuard
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +8,7 @@ import torch
 
 from graphveil._util import checks
 from graphveil.core.edges.blocks import EdgeBlock
-from graphveil.core.events import ByGroup, Composed, Event, compose
+from graphveil.core.events import ByGroup, Composed, Event
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -135,23 +134,3 @@ class HeldOutPairs:
 def ends(edges: EdgeBlock) -> tuple[Ids, Ids]:
     targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
     return edges.sources.numpy().astype(np.int64), targets
-
-
-def within_release(event: Event, release_id: str) -> Event:
-    """Return the event of a release, whose parts of node pairs are those of no other release.
-
-    Parts follow from the order of nodes. Another release of the same edges may have another order.
-    """
-    parts = compose(event).events
-    if not any(_is_of_pairs(part) for part in parts):
-        return event
-    return Composed(
-        tuple(
-            replace(part, partition=f"{part.partition}/{release_id}") if _is_of_pairs(part) else part
-            for part in parts
-        )
-    )
-
-
-def _is_of_pairs(part: Event) -> TypeGuard[ByGroup]:
-    return isinstance(part, ByGroup) and part.partition.startswith(PAIR_PARTS)
