@@ -765,8 +765,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.query:GaussianQuery.noisy_counts",
-                "(exact * int(self.unit_steps) + drawn) / self.unit_steps",
-                "exact * 1.0",
+                "self.noisy_table(exact[:, None] * int(self.unit_steps), data, key)[:, 0]",
+                "torch.from_numpy(exact * 1.0)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_count_of_a_tally_has_noise]",
@@ -3227,8 +3227,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.queries.training_steps:noisy_mean",
-                "noise, step, gradients.count)",
-                "noise, step, max(1, len(noise.batch(step, gradients.count))) / noise.sampling_rate)",
+                "noise.sampling_rate * gradients.count",
+                "max(1, len(noise.batch(step, gradients.count)))",
             )
         ],
         test="tests/contracts/test_training_steps.py::test_a_step_is_divided_by_a_public_size",
