@@ -1280,8 +1280,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.core.release:Release._entry",
-                "event = self._plan.event",
-                "event = self._plan.queries[0].event(self._plan.unit)",
+                "within_partition(self._plan.event,",
+                "within_partition(self._plan.queries[0].event(self._plan.unit),",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_release_is_charged_before_it_is_computed]",
