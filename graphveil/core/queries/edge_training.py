@@ -183,7 +183,7 @@ class EdgeAttentionQuery(NoisyStepsQuery):
             if weights.shape != (self.parameters,) or not bool(weights.isfinite().all()):
                 raise ReleaseError(f"a gradient query needs {self.parameters} finite parameters")
             with lock:  # two threads must not take one step, whose noise would then be used twice
-                gradients.weights.copy_(weights.clamp(-MAX_WEIGHT, MAX_WEIGHT))
+                gradients.weights.copy_(weights.detach().clamp(-MAX_WEIGHT, MAX_WEIGHT))
                 return noisy_mean_of(next(steps)).clone()
 
         return descend(data.arrays[-1].to(torch.float64), noisy_gradient).to(torch.float64)
