@@ -2424,7 +2424,7 @@ BUGS = [
     ),
     dict(
         name="scores_of_pairs_need_no_key",
-        edits=[("graphveil.serve.app", '"/v1/predict", "/v1/pairs", ', '"/v1/predict", ')],
+        edits=[("graphveil.serve.app", '("/v1/predict", "/v1/pairs")', '("/v1/predict",)')],
         test="tests/serve/test_pairs.py::test_keys_are_required_if_there_are_any",
     ),
     dict(
