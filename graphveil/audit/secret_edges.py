@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.core.edges.adjacency import Adjacency
 
@@ -101,6 +102,8 @@ class SecretEdges:
         Privacy:
             Reads: the exact edges. The result is internal.
         """
+        checks.places(self.nodes, one=one, other=other)
+        checks.shape((len(one),), other=other)
         if not len(one):
             return np.zeros(0, dtype=bool)  # scipy returns another type for no entries
         return np.asarray(self.matrix[one, other])
