@@ -24,7 +24,7 @@ _SIZES = {
 }
 
 
-def datasets(name: str | None = None, *, root: options.Root = None, json: bool = False) -> None:
+def datasets(name: str | None = None, *, root: Path | None = None, json: bool = False) -> None:
     """List the datasets, or show the statistics of one.
 
     Args:
@@ -135,7 +135,7 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
     for words in found.reports:
         screen.print_line(words)
     if found.stages:
-        head = ("stage", "noise", "steps", "charged to", "share", "epsilon", "Rényi")
+        head = ("stage", "noise", "steps", "charged to", "share", "epsilon")
         lines = [
             (
                 stage.name,
@@ -144,17 +144,13 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
                 stage.charged_groups or "edges",
                 f"{100 * stage.share:.0f} %",
                 format_upper_bound(stage.epsilon),
-                format_upper_bound(stage.epsilon_renyi),
             )
             for stage in found.stages
         ]
-        screen.table(head, lines, right=(4, 5, 6))
+        screen.table(head, lines, right=(4, 5))
         if words := unequal_shares_note(found.stages):
             screen.print_line(f"{words[0].upper()}{words[1:]}")
         screen.print_line(f"Largest sensitivity: {found.sensitivity:.6g}")
-        screen.print_line(
-            f"Cross-check by the Rényi bound: epsilon {format_upper_bound(found.epsilon_renyi)}"
-        )
     elif not found.reports:
         screen.print_line("Noise: none, because the edges are never read")
     rate = percent_up(found.max_tpr_at_1pct_fpr)

@@ -31,7 +31,7 @@ from graphveil.core.queries.held_out import PAIR_PARTS
 from graphveil.core.queries.list_products import ListProductQuery
 from graphveil.core.unit import NodeUnit, Row, Unit
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy import Guarantee, renyi
+from graphveil.privacy import Guarantee
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
 
@@ -115,7 +115,6 @@ class QueryRow:
     words: str = ""
     count: int = 1
     epsilon: float = math.inf
-    epsilon_renyi: float = math.inf
     share: float = 0.0
     alternative: int | None = None
 
@@ -128,7 +127,7 @@ class QueryRow:
             **self._plain("kind", "count", "steps", "sampling_rate"),
             "noise_multiplier": multiplier,
             "noise_std": list(stds),
-            **self._plain("sensitivity", "pays", "epsilon", "epsilon_renyi", "share"),
+            **self._plain("sensitivity", "pays", "epsilon", "share"),
             **({} if self.alternative is None else {"alternative": self.alternative}),
         }
 
@@ -422,7 +421,6 @@ def stages_of(plan: ReleasePlan | None) -> tuple[QueryRow, ...]:
             sensitivity=run[0].sensitivity(plan.unit),
             pays=charged_groups(run[0].event(plan.unit), plan.unit),
             epsilon=max(cost.epsilon for cost in cost_by_group),
-            epsilon_renyi=max(cost.epsilon_renyi for cost in cost_by_group),
             share=share,
         )
         for run, cost_by_group, share in zip(runs, costs, shares, strict=True)
@@ -435,7 +433,6 @@ class _Cost:
     """Cost of some events alone; a mu that is not exact is that of a Gaussian of the same epsilon."""
 
     epsilon: float = 0.0
-    epsilon_renyi: float = 0.0
     mu_squared: float = 0.0
 
     @classmethod
@@ -446,10 +443,10 @@ class _Cost:
             return cls()
         epsilon = privacy_curve(event).epsilon(delta)
         if mu is None and (not delta or any(isinstance(part, ApproximateDP) for part in event.events)):
-            return cls(epsilon, epsilon, epsilon)  # such events add up, and have shares of epsilon
+            return cls(epsilon, epsilon)  # such events add up, and have shares of epsilon
         if mu is None:
             mu = mu_of(epsilon, delta) if epsilon else 0.0
-        return cls(epsilon, renyi.epsilon_of_event(event, delta), mu**2)
+        return cls(epsilon, mu**2)
 
 
 def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:

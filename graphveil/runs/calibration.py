@@ -5,27 +5,24 @@ Everything follows from the public configuration: no data are read and no budget
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.core.accounting.accountant import total_mu
 from graphveil.core.accounting.gaussian import check_delta
-from graphveil.core.events import ApproximateDP, Composed, without_failures
+from graphveil.core.events import Composed
 from graphveil.core.plan import ReleasePlan
-from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Row, Unit, parse_unit
+from graphveil.core.unit import DirectedEdge, NodeUnit, NoUnit, Row, parse_unit
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
-from graphveil.links import LINKS, RECOMMENDER, link_model_class
-from graphveil.privacy import Guarantee, renyi
+from graphveil.links import LINKS, RECOMMENDER
+from graphveil.privacy import Guarantee
 from graphveil.publish.queries import QueryRow, stages_of
 from graphveil.publish.results import LINK_METRICS
-from graphveil.runs.parameters import check_names, method_class
-
-if TYPE_CHECKING:
-    from graphveil.estimators.base import Estimator
+from graphveil.runs.parameters import check_names, model_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,6 @@ class Calibration:
     method: str
     unit: str
     epsilon: float
-    epsilon_renyi: float  # the Renyi bound of the same events: a cross-check, never the claim
     delta: float
     mu: float | None = None  # None with sampled training steps, which have no mu
     noise_std: tuple[float, ...] = ()
@@ -52,8 +48,7 @@ class Calibration:
     def as_dict(self) -> dict[str, Any]:
         return {
             **asdict(self),
-            **{name: _finite(getattr(self, name)) for name in ("epsilon", "epsilon_renyi")},
-            "eps_x": None if self.eps_x is None else _finite(self.eps_x),
+            **{name: _finite(getattr(self, name)) for name in ("epsilon", "eps_x")},
             "reports": list(self.reports),
             "noise_std": list(self.noise_std),
             "sensitivities": list(self.sensitivities),
@@ -109,14 +104,27 @@ def calibrate(
             "Unit 'none' adds no noise, so no noise can be calibrated. Choose a unit that protects "
             "something, for example undirected-edge."
         )
-    if method not in LINK_METRICS and method_class(method).is_local(unit):
-        check_names(method_class(method), config)
+    cls, pairs = model_class(method), method in LINK_METRICS
+    check_names(cls, config)
+    if not pairs and cls.is_local(unit):
         if noise_std is not None:
             raise ConfigError(
                 f"{method} has separate budgets for features and labels. Pass eps_x and eps_y instead."
             )
-        built = method_class(method)(unit=unit, epsilon=epsilon, delta=delta, **config)
-        return _of_reports(built, dim, classes)
+        if dim is None or classes is None:
+            raise ConfigError(
+                f"The noise of {method} depends on the numbers of features and classes. Pass dim= "
+                "(--features-count) and classes= (--classes-count)."
+            )
+        model = cls(unit=unit, epsilon=epsilon, delta=delta, **config)
+        rows = model.config.report_config.rows(dim, classes)
+        return _calibration(
+            method,
+            model.config.guarantee_for(dim, classes),
+            [row.sensitivity for row in rows],
+            noise_std=tuple(std for row in rows for std in row.noise_std),
+            reports=tuple(f"{row.kind}: {row.words}" for row in rows),
+        )
     if (epsilon is None) == (noise_std is None):
         what = "neither is given" if epsilon is None else "both are given"
         raise ConfigError(
@@ -128,40 +136,54 @@ def calibrate(
             "max_units (--max-units)."
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
-    if method in LINK_METRICS:
-        for name, size in (("classes", classes), ("dim", dim), ("training", training), ("labeled", labeled)):
-            if size is not None:
-                raise ConfigError(f"{name} does not affect the noise of {method}. Remove it.")
-        return _of_pairs(method, epsilon, noise_std, config)
-    sizes = PublicSizes(
-        nodes=nodes or TYPICAL_NODES,
-        classes=classes or TYPICAL_CLASSES,
-        features=dim,
-        train_records=training,
-        labeled=labeled,
-    )
-    left_out = [name for name, size in (("nodes", nodes), ("classes", classes)) if size is None]
-    complete = sizes.completed()
-    assumed = {name: getattr(complete, name) for name in (*left_out, *sizes.missing)}
+    sizes: PublicSizes | None = None  # of pairs no size affects the noise
+    if pairs:
+        _check_pairs(method, config, noise_std, classes=classes, dim=dim, training=training, labeled=labeled)
+    else:
+        sizes = PublicSizes(
+            nodes=nodes or TYPICAL_NODES,
+            classes=classes or TYPICAL_CLASSES,
+            features=dim,
+            train_records=training,
+            labeled=labeled,
+        )
 
-    def model(at: float) -> "Estimator":
-        return method_class(method)(epsilon=at, **config)
-
-    check_names(method_class(method), config)
     if epsilon is None:
         assert noise_std is not None
-        of_records = isinstance(model(1.0).protected_unit, NodeUnit)
-        epsilon = _epsilon_of(noise_std, lambda at: _plan_of(model(at), sizes), sampled=of_records)
-    found = _figures(model(epsilon), sizes)
-    return replace(found, assumed=assumed, **_of_features(model(epsilon), complete))
+        protected = cls(epsilon=1.0, **config).protected_unit
+        epsilon = _epsilon_of(
+            noise_std,
+            lambda at: _plan_of(cls(epsilon=at, **config), sizes),
+            sampled=not pairs and isinstance(protected, NodeUnit),
+        )
+    model, more = cls(epsilon=epsilon, **config), dict[str, Any]()
+    plan: ReleasePlan | None = _plan_of(model, sizes)
+    if sizes is not None:
+        complete = sizes.completed()
+        left_out = [name for name, size in (("nodes", nodes), ("classes", classes)) if size is None]
+        more["assumed"] = {name: getattr(complete, name) for name in (*left_out, *sizes.missing)}
+        more |= _of_features(model, complete)
+    if plan is None:
+        assert sizes is not None
+        delta = check_delta(model.protected_unit, delta, sizes.nodes)
+        empty = Guarantee.from_event(model.protected_unit, Composed(()), delta=delta, releases=0)
+        return _calibration(method, empty, [], **more)
+    return _calibration(
+        method,
+        Guarantee.from_event(plan.unit, plan.event, delta=plan.delta, releases=1, slack=plan.slack),
+        [query.sensitivity(plan.unit) for query in plan.queries],
+        noise_std=tuple(plan.noise_std),
+        sampler=plan.sampler.__name__,
+        stages=stages_of(plan),
+        **more,
+    )
 
 
-def _of_pairs(
-    method: str, epsilon: float | None, noise_std: float | None, config: dict[str, Any]
-) -> Calibration:
-    cls: Any = link_model_class(method)
-    check_names(cls, config)
-    if epsilon is None and method == LINKS:
+def _check_pairs(method: str, config: dict[str, Any], noise_std: float | None, **sizes: int | None) -> None:
+    for name, size in sizes.items():
+        if size is not None:
+            raise ConfigError(f"{name} does not affect the noise of {method}. Remove it.")
+    if noise_std is not None and method == LINKS:
         raise ConfigError(
             "noise_std (--noise-std) does not determine the budget of links: its queries have several kinds "
             "of noise, in shares that change with epsilon. Set epsilon (--epsilon) instead; `graphveil "
@@ -177,27 +199,10 @@ def _of_pairs(
             "users does not give. Pass delta (--delta)."
         )
 
-    def plan_at(at: float) -> ReleasePlan:
-        plan: ReleasePlan = cls(epsilon=at, **config).plan()
-        return plan
 
-    if epsilon is None:
-        assert noise_std is not None
-        epsilon = _epsilon_of(noise_std, plan_at, sampled=False)
-    plan = plan_at(epsilon)
-    return _calibration_of(method, plan.unit, plan, plan.delta)
-
-
-def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
-    from graphveil.local.heterorr import HeteroMethod, HeteroRR
-
-    if not isinstance(model, HeteroRR) or not isinstance(model.config, HeteroMethod):
-        return {}
-    rows = model.config.report_config.rows(sizes.width, sizes.classes)
-    return {"eps_x": model.eps_x, "reports": tuple(f"{row.kind}: {row.words}" for row in rows)}
-
-
-def _plan_of(model: "Estimator", sizes: PublicSizes) -> ReleasePlan | None:
+def _plan_of(model: Any, sizes: PublicSizes | None) -> Any:
+    if sizes is None:
+        return model.plan()
     return model.plan(
         num_nodes=sizes.nodes,
         num_classes=sizes.classes,
@@ -207,69 +212,28 @@ def _plan_of(model: "Estimator", sizes: PublicSizes) -> ReleasePlan | None:
     )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _of_features(model: Any, sizes: PublicSizes) -> dict[str, Any]:
+    from graphveil.local.heterorr import HeteroMethod, HeteroRR
+
+    if not isinstance(model, HeteroRR) or not isinstance(model.config, HeteroMethod):
+        return {}
+    rows = model.config.report_config.rows(sizes.width, sizes.classes)
+    return {"eps_x": model.eps_x, "reports": tuple(f"{row.kind}: {row.words}" for row in rows)}
 
 
-def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Calibration:
-    """Return what each node does to its record; the budgets are given, so there is nothing to search for."""
-    if dim is None or classes is None:
-        raise ConfigError(
-            f"The noise of {model.method} depends on the numbers of features and classes. Pass dim= "
-            "(--features-count) and classes= (--classes-count)."
-        )
-    from graphveil.local.local_method import LocalMethod
-
-    method = model.config
-    assert isinstance(method, LocalMethod)
-    guarantee, rows = method.guarantee_for(dim, classes), method.report_config.rows(dim, classes)
-    return _calibration(
-        model.method,
-        guarantee,
-        guarantee.epsilon,
-        [row.sensitivity for row in rows],
-        noise_std=tuple(std for row in rows for std in row.noise_std),
-        reports=tuple(f"{row.kind}: {row.words}" for row in rows),
-    )
-
-
-def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
-    plan, unit = _plan_of(model, sizes), model.protected_unit
-    delta = check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta
-    return _calibration_of(model.method, unit, plan, delta)
-
-
-def _calibration_of(method: str, unit: Unit, plan: ReleasePlan | None, delta: float) -> Calibration:
-    if plan is None:
-        guarantee = Guarantee.from_event(unit, Composed(()), delta=delta, releases=0)
-        return _calibration(method, guarantee, 0.0, [], mu=total_mu(guarantee.event))
-    guarantee = Guarantee.from_event(unit, plan.event, delta=delta, releases=1, slack=plan.slack)
-    event = without_failures(guarantee.event)
-    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in event.events):
-        bound = guarantee.epsilon  # bounds that simply add up have no Renyi bound but their sum
-    else:
-        bound = renyi.epsilon_of_event(event, guarantee.delta - guarantee.additive_delta)
-    return _calibration(
-        method,
-        guarantee,
-        bound,
-        [query.sensitivity(unit) for query in plan.queries],
-        mu=total_mu(guarantee.event),
-        noise_std=tuple(plan.noise_std),
-        sampler=plan.sampler.__name__,
-        stages=stages_of(plan),
-    )
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _calibration(
-    method: str, guarantee: Guarantee, renyi_bound: float, sensitivities: Sequence[float], **more: Any
+    method: str, guarantee: Guarantee, sensitivities: Sequence[float], **more: Any
 ) -> Calibration:
     return Calibration(
         method=method,
         unit=guarantee.unit,
         epsilon=guarantee.epsilon,
-        epsilon_renyi=renyi_bound,
         delta=guarantee.delta,
+        mu=total_mu(guarantee.event),
         sensitivity=max(sensitivities, default=0.0),
         sensitivities=tuple(sensitivities),
         releases=guarantee.releases,

@@ -30,13 +30,13 @@ from graphveil.papers import as_published
 from graphveil.papers.as_published import renyi
 from graphveil.papers.as_published.gap import PublishedAttention
 from graphveil.papers.as_published.published import rebuilt
+from graphveil.papers.as_published.renyi import epsilon_of_event
 from graphveil.papers.attention import (
     AttentionTraining,
     attention_keys,
     attention_start,
     train_attention,
 )
-from graphveil.privacy.renyi import epsilon_of_event
 
 FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more
 CONFIG = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=round(0.8 * FACEBOOK))

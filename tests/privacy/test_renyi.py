@@ -20,8 +20,7 @@ from graphveil.core.events import (
     compose,
 )
 from graphveil.errors import CalibrationError, PrivacyError
-from graphveil.papers.as_published import renyi as papers
-from graphveil.privacy import renyi
+from graphveil.papers.as_published import renyi
 from privacy.golden import CALIBRATION, DP_SGD, JOINT_PIPELINE
 
 ORDERS = range(2, 300)
@@ -32,20 +31,20 @@ def test_the_noise_of_the_papers_is_golden(
     delta: float, epsilon: float, bracket: tuple[float, float]
 ) -> None:
     plain, improved = bracket
-    assert 1 / papers.mu_of(epsilon, delta, "plain") == pytest.approx(plain, abs=6e-5)
-    assert 1 / papers.mu_of(epsilon, delta, "improved") == pytest.approx(improved, abs=6e-5)
+    assert 1 / renyi.mu_of(epsilon, delta, "plain") == pytest.approx(plain, abs=6e-5)
+    assert 1 / renyi.mu_of(epsilon, delta, "improved") == pytest.approx(improved, abs=6e-5)
 
 
 @pytest.mark.parametrize(("delta", "epsilon"), [row[:2] for row in CALIBRATION])
 def test_exact_accounting_needs_less_noise_than_the_papers(delta: float, epsilon: float) -> None:
     exact = 1 / gaussian.mu_of(epsilon, delta)
-    assert exact < 1 / papers.mu_of(epsilon, delta, "improved") < 1 / papers.mu_of(epsilon, delta, "plain")
+    assert exact < 1 / renyi.mu_of(epsilon, delta, "improved") < 1 / renyi.mu_of(epsilon, delta, "plain")
 
 
 def test_a_renyi_bound_is_an_upper_bound_of_the_exact_epsilon() -> None:
     for mu in (0.01, 0.1, 1.0, 4.0):
         for delta in (1e-9, 1e-5, 1e-3):
-            assert papers.epsilon_of(mu, delta) >= gaussian.epsilon_of(mu, delta)
+            assert renyi.epsilon_of(mu, delta) >= gaussian.epsilon_of(mu, delta)
 
 
 STEPS = [(0.6, 0.0128), (1.0, 0.01), (3.0, 0.3)]  # noise and rate
@@ -107,9 +106,9 @@ def test_the_bound_on_training_is_close_to_the_certified_epsilon(
 
 def test_gaussian_events_have_the_closed_form() -> None:
     event = compose(Gaussian(0.3), PairwiseGaussian("labels", ((0.16, 0.0), (0.0, 0.1))))
-    assert renyi.epsilon_of_event(event, 1e-5) == pytest.approx(papers.epsilon_of(0.5, 1e-5), rel=1e-9)
+    assert renyi.epsilon_of_event(event, 1e-5) == pytest.approx(renyi.epsilon_of(0.5, 1e-5), rel=1e-9)
     assert renyi.epsilon_of_event(event, 1e-5, "plain") == pytest.approx(
-        papers.epsilon_of(0.5, 1e-5, "plain"), rel=1e-9
+        renyi.epsilon_of(0.5, 1e-5, "plain"), rel=1e-9
     )
 
 
@@ -125,7 +124,7 @@ def test_one_multiplier_of_steps_and_hops_has_the_epsilon_of_the_papers(epsilon:
         training = PoissonGaussian(noise, 256 / 20000, 781)
         return compose(training, Gaussian(1 / noise), Gaussian(1 / noise), training)
 
-    noise = papers.multiplier_of(epsilon, 1e-5, pipeline)
+    noise = renyi.multiplier_of(epsilon, 1e-5, pipeline)
     assert renyi.epsilon_of_event(pipeline(noise), 1e-5) == pytest.approx(epsilon, rel=1e-6)
     exact = dict(JOINT_PIPELINE)[epsilon]
     assert exact < noise < 1.2 * exact  # what the papers' accounting costs in noise
@@ -133,9 +132,9 @@ def test_one_multiplier_of_steps_and_hops_has_the_epsilon_of_the_papers(epsilon:
 
 def test_rejects_an_epsilon_that_no_noise_attains() -> None:
     with pytest.raises(CalibrationError, match="No noise multiplier from"):
-        papers.multiplier_of(1.0, 1e-5, lambda noise: compose(Gaussian(1.0), Gaussian(1 / noise)))
+        renyi.multiplier_of(1.0, 1e-5, lambda noise: compose(Gaussian(1.0), Gaussian(1 / noise)))
     with pytest.raises(CalibrationError, match="No noise multiplier from"):
-        papers.multiplier_of(1e5, 1e-5, lambda noise: Gaussian(1 / noise))
+        renyi.multiplier_of(1e5, 1e-5, lambda noise: Gaussian(1 / noise))
 
 
 def test_a_release_without_noise_has_no_bound() -> None:

@@ -14,7 +14,7 @@ from graphveil.core.accounting.accountant import NoPrivacyCurve, privacy_curve
 from graphveil.core.accounting.loss import RootPair, added, expected_loss, removed, replaced, step_loss
 from graphveil.core.events import Composed, Gaussian, PoissonGaussian, PoissonRoots, Relation, compose
 from graphveil.errors import ConfigError
-from graphveil.privacy.renyi import epsilon_of_event
+from graphveil.papers.as_published.renyi import epsilon_of_event
 
 from .golden import ROOT_STEP_EPSILONS, ROOT_STEPS, ROOTS
 

@@ -1,7 +1,7 @@
 """From events to a privacy curve: closed form for Gaussian and pure releases, else a distribution of losses.
 
-All accounting is exact or pessimistic; Renyi bounds appear in ``graphveil.privacy.renyi`` only, as the
-papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
+All accounting is exact or pessimistic; Renyi bounds appear in ``graphveil.papers.as_published`` only, as
+the papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
 """
 
 import math

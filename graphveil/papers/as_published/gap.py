@@ -51,8 +51,8 @@ from graphveil.papers.as_published.published import (
     record_training,
     renyi_plan,
 )
+from graphveil.papers.as_published.renyi import epsilon_of_event
 from graphveil.papers.attention import SIMILARITY, AttentionTraining, check_training_cost
-from graphveil.privacy.renyi import epsilon_of_event
 
 _NODE_LEVEL = (
     EXACT_SELECTION,
