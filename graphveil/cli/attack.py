@@ -7,7 +7,7 @@ Attack:
     seed: Random seed of the sampling.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from graphveil.cli.console import Screen
 from graphveil.cli.options import MovedData
 
 if TYPE_CHECKING:
-    from graphveil.attacks import LinkSettings, RocCurve
+    from graphveil.attacks import LinkSettings
     from graphveil.runs.run_audit import AttackTarget, RunAudit
 
 
@@ -132,7 +132,7 @@ def membership(
     screen.table(_HEAD[:-1], [*rows, _bound_row(report.theoretical_bound, "record")[:-1]], right=_RIGHT[:-1])
     if not report.theoretical_bound["valid"]:
         screen.print_line(_NO_BOUND_NOTE.format(things="records"))
-    _finish("membership", record, list(report.attackers.items()), attack_target, screen)
+    _finish("membership", record, attack_target, screen)
 
 
 def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = False) -> None:
@@ -160,7 +160,7 @@ def reconstruction(run: Path, *, data: MovedData, seed: int = 0, json: bool = Fa
         for one in record["attackers"]
     ]
     screen.table(head, rows, right=(1, 2, 3, 4))
-    _finish("reconstruction", record, (), attack_target, screen)
+    _finish("reconstruction", record, attack_target, screen)
 
 
 def poisoning(
@@ -207,7 +207,7 @@ def poisoning(
     }
     rows = [(words, f"{100 * getattr(report, name):.1f}") for name, words in servers.items()]
     screen.table(("server", "test accuracy"), rows, right=(1,))
-    _finish("poisoning", report.as_dict(), (), attack_target, screen)
+    _finish("poisoning", report.as_dict(), attack_target, screen)
 
 
 def _attack_links(name: str, screen: Screen, attack_target: "AttackTarget", settings: "LinkSettings") -> None:
@@ -229,8 +229,7 @@ def _attack_links(name: str, screen: Screen, attack_target: "AttackTarget", sett
     screen.print_paragraph(
         _BOUND_NOTE if report.theoretical_bound["valid"] else _NO_BOUND_NOTE.format(things="edges")
     )
-    curves = [(one.name, one.roc) for one in report.attackers.values()]
-    _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
+    _finish(name, report.as_dict() | {"attack": name}, attack_target, screen)
 
 
 def _load_target(run: Path, data: MovedData, *, as_json: bool) -> "tuple[Screen, AttackTarget]":
@@ -242,19 +241,9 @@ def _load_target(run: Path, data: MovedData, *, as_json: bool) -> "tuple[Screen,
         return screen, load_attack_target(run, moved)
 
 
-def _finish(
-    name: str,
-    record: dict[str, Any],
-    curves: "Sequence[tuple[str, RocCurve]]",
-    attack_target: "AttackTarget",
-    screen: Screen,
-) -> None:
-    """Write results and curves under the run's ``internal/``, and print the JSON object."""
-    from graphveil.publish.charts import roc_lines
-
-    lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()
-    path = attack_target.write(name, record, lines)
-    screen.print_line(f"Results: {path}" + (f"; ROC curves: {path.with_suffix('.html')}" if curves else ""))
+def _finish(name: str, record: dict[str, Any], attack_target: "AttackTarget", screen: Screen) -> None:
+    """Write results under the run's ``internal/``, and print the JSON object."""
+    screen.print_line(f"Results: {attack_target.write(name, record)}")
     screen.emit_json(record)
 
 

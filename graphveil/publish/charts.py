@@ -30,7 +30,6 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#00
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))  # where there are more lines than colors
 INK, SOFT, GRID, GRAY, WARN = "#1d2127", "#5b6470", "#e3e6ea", "#7f858c", "#a32020"
 RANDOM_GUESS = "random guess"
-MIN_RATE = 1e-4  # smaller rates are drawn here
 _STYLE = Path(__file__).parents[1] / "templates" / "charts.mplstyle"
 _WIDTH, _HEIGHT, _ROW = 360, 250, 20  # points, of which a page makes pixels: a chart, and a row of its legend
 _LETTER, _KEY, _LONGEST = 7.6, 50, 52  # points: a letter, a legend key; maximum letters in a row of a legend
@@ -157,7 +156,6 @@ def line_chart(
     y_label: str,
     marks: Sequence[Point] = (),
     limits: tuple[float, float] | None = None,
-    log: bool = False,
 ) -> "Figure":
     """Return lines over two axes with a legend.
 
@@ -172,10 +170,6 @@ def line_chart(
         (keys[line.name],) = axes.plot(xs, ys, marker=marker, **_stroke(line.number))
     for x, y in marks:
         axes.plot([x], [y], "o", color=COLORS[0], markersize=7, clip_on=False, zorder=4)
-    if log:
-        axes.set(xscale="log", yscale="log")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
     if limits is not None:
         axes.set(xlim=limits, ylim=limits)
     axes.minorticks_off()
@@ -231,19 +225,6 @@ def result_chart(results: Sequence[tuple[str, Summary]]) -> "Figure":
 
 def has_epsilon(series: Iterable[Series]) -> bool:
     return any(y.mean is not None for one in series for _, y in one.points)
-
-
-def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[PlotLine]:
-    """Return attackers' ROC curves and that of a random guess, without rates that a logarithmic axis lacks.
-
-    >>> roc_lines([("a", [(0.0, 0.0), (0.01, 0.1)])])[0].points
-    [(0.0001, 0.0001), (0.01, 0.1)]
-    """
-    lines = [
-        PlotLine(name, [(max(x, MIN_RATE), max(y, MIN_RATE)) for x, y in points], number)
-        for number, (name, points) in enumerate(curves)
-    ]
-    return [*lines, PlotLine(RANDOM_GUESS, [(MIN_RATE, MIN_RATE), (1.0, 1.0)])]
 
 
 def held_out_charts(

@@ -6,7 +6,7 @@ model and its training data.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,10 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.links import RECOMMENDER, load_any
 from graphveil.local.heterorr import HeteroMethod
 from graphveil.local.local_method import LocalMethod
-from graphveil.publish.charts import MIN_RATE, Bar, PlotLine, audit_chart, inline_svg, line_chart
+from graphveil.publish.charts import Bar, audit_chart, inline_svg
 from graphveil.publish.queries import stage_text
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.run_folder import RunFolder, read_json, write_json
+from graphveil.runs.run_folder import RunFolder, write_json
 from graphveil.runs.source import Source
 
 if TYPE_CHECKING:
@@ -164,22 +164,15 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     )
     write_json(folder.internal / "audit.json", found.as_dict())
     if found.bars:
-        _write_chart(
-            folder.internal / "audit.html",
-            f"Audit: {found.method}, unit {found.unit}",
-            INTERNAL,
-            inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
-            caption="Bars: lower bound from canaries. Ticks: claimed epsilon. No bar may exceed its tick.",
-            not_examined=found.unseen,
-        )
+        parts = {
+            "title": f"Audit: {found.method}, unit {found.unit}",
+            "lede": INTERNAL,
+            "chart": inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
+            "caption": "Bars: lower bound from canaries. Ticks: claimed epsilon. No bar may exceed its tick.",
+            "not_examined": found.unseen,
+        }
+        write_atomic(folder.internal / "audit.html", render("chart_page.html", **parts).encode())
     return found
-
-
-def _write_chart(
-    path: Path, title: str, lede: str, chart: str, caption: str = "", not_examined: Sequence[str] = ()
-) -> None:
-    parts = {"title": title, "lede": lede, "chart": chart, "caption": caption, "not_examined": not_examined}
-    write_atomic(path, render("chart_page.html", **parts).encode())
 
 
 def _reports(method: Any, features: int, classes: int) -> Iterator[dict[str, Any]]:
@@ -213,8 +206,6 @@ def _confirmed(audit: Callable[[], Audit], claimed: float) -> Audit:
 
 # -- attacks -----------------------------------------------------------------------------------------------
 
-_DATA = "data."
-
 
 @dataclass(frozen=True, eq=False)
 class AttackTarget:
@@ -227,7 +218,6 @@ class AttackTarget:
     folder: RunFolder
     model: Any
     graph: "Graph"
-    source: Source
 
     @property
     def estimator(self) -> "Estimator":
@@ -240,24 +230,10 @@ class AttackTarget:
             )
         return self.model
 
-    def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[PlotLine] = ()) -> Path:
-        """Write an attack's results under ``internal/``, and a page with its ROC curves if there are any."""
-        folder = self.folder.internal / "attacks"
-        path = folder / f"{attack}.json"
+    def write(self, attack: str, figures: Mapping[str, Any]) -> Path:
+        """Write an attack's results under ``internal/``."""
+        path = self.folder.internal / "attacks" / f"{attack}.json"
         write_json(path, figures)
-        if curves:
-            title = f"{attack}: {self.model.method} on {self.source.name}"
-            chart = inline_svg(
-                lambda: line_chart(
-                    curves,
-                    x_label="false-positive rate",
-                    y_label="true-positive rate",
-                    limits=(MIN_RATE, 1.0),
-                    log=True,
-                ),
-                f"ROC of {title}",
-            )
-            _write_chart(folder / f"{attack}.html", title, INTERNAL_ATTACK, chart)
         return path
 
 
@@ -269,8 +245,7 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
             f"{place} has no internal/ folder, which records the training data. An attack needs them. "
             "Pass the complete run folder."
         )
-    locked = read_json(folder.lock)["configuration"]
-    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
+    data, locked = folder.data_options, folder.configuration
     data |= {name: value for name, value in overrides.items() if value is not None}
     if "persons" in data:
         raise ConfigError(
@@ -298,4 +273,4 @@ def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarge
             "The data differ in size from the training data of the run. Pass the data that the run "
             "was trained on (--root, --nodes, --edges)."
         )
-    return AttackTarget(folder, model, graph, source)
+    return AttackTarget(folder, model, graph)

@@ -35,8 +35,6 @@ def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     assert found["auc"] > found["baseline"]["auc"]
     kept = run / "internal" / "attacks"
     assert json.loads((kept / "linkteller.json").read_text()) == found
-    page = (kept / "linkteller.html").read_text()
-    assert "<svg" in page and "0.0001" in page and "Do not publish" in page
     assert not [path for path in (run / "release").iterdir() if "linkteller" in path.name]
 
 
