@@ -105,20 +105,8 @@ class Screen:
         grid = _grid(rows, style="bold", no_wrap=True)
         self.results.print(Panel(grid, title=title, title_align="left", expand=False), soft_wrap=False)
 
-    def table(
-        self,
-        head: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        right: Sequence[int] = (),
-        spare: Sequence[int] = (),
-    ) -> None:
-        left = list(range(len(head)))
-        table = _table(head, rows, left, right)
-        for column in spare:
-            if not _fits(table, self.results):
-                left.remove(column)
-                table = _table(head, rows, left, right)
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+        table = _table(head, rows, right)
         if len(head) <= 2 or _fits(table, self.results):
             if not self.results.is_terminal:  # what is no screen takes any width
                 self.results.width = max(self.results.width, _unfolded_width(table, self.results))
@@ -158,14 +146,12 @@ def _grid(rows: Sequence[tuple[str, str]], **names: Any) -> Table:
     return grid
 
 
-def _table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], right: Sequence[int]
-) -> Table:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(head[column], justify="right" if column in right else "left", overflow="fold")
+    for column, name in enumerate(head):
+        table.add_column(name, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(terminal(row[column]) for column in columns))
+        table.add_row(*map(terminal, row))
     return table
 
 
