@@ -12,7 +12,7 @@ import typer
 
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import in_options, suggested_command
-from graphveil.cli.options import DataOptions, Tables
+from graphveil.cli.options import Tables
 from graphveil.core.unit import UNITS, Node, NodeRecord, Person, Row, is_node_level
 from graphveil.data.tables.encoding import (
     REGRESSION,
@@ -34,6 +34,7 @@ from graphveil.data.tables.inspect_tables import (
     inspect_tables,
 )
 from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.runs.source import DataOptions
 from graphveil.runs.table_source import TableSpec, date_or_number, in_keys, specs_by_name
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from graphveil.cli.options import (
     EDGE_LIST,
     LABELS,
     LINK_METHODS,
+    LISTS,
     NO_TABLES,
     PANELS,
     PrivacyOptions,
@@ -38,8 +39,7 @@ from graphveil.core.unit import is_node_level
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 from graphveil.runs.parameters import model_class
-from graphveil.runs.source import PublicFlags
-from graphveil.runs.table_source import PERSON_FILES
+from graphveil.runs.source import PERSON_FILES, PublicFlags
 
 # Options that a command cannot do without, or of which it needs one group: help shows them first.
 _REQUIRED = {
@@ -257,8 +257,7 @@ def _names(*groups: type) -> Names:
 
 # -- methods -------------------------------------------------------------------------------------------------
 
-_LISTS = frozenset({"items", "rating", "min_rating"})
-_DATA = DATA | _LISTS
+_DATA = DATA | LISTS
 _KEYWORDS = _names(PrivacyOptions) | {"epsilon"}  # options that are parameters of methods, if these have them
 _RUN = frozenset({"set", "seed", "runs", "out", "ledger", "resume", "dry_run", "json"})
 _OF_ALL_METHODS = frozenset({"unit", "epsilon", "delta", "max_units"})
@@ -272,7 +271,7 @@ _PERSONS = frozenset(PERSON_FILES)
 _TABLES = DATA.difference(NO_TABLES, ("nodes", "edges", "node_ids", "source", "target", "directed"))
 _TABLES -= {"weight", "max_weight"}
 _OF_TABLES = _TABLES | _RUN | {"backend", "address", "baseline", "track", "include_nonprivate", "jobs"}
-_TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | _LISTS
+_TABLES_OF_USERS = frozenset(EDGE_LIST) - {"directed"} | LISTS
 _TABLES_OF_USERS |= {"unknown_ids", "null_values", "delimiter", "decimal"}
 _OF_PAIRS: dict[str, Names] = {
     "links": DATA.difference(LABELS, PERSON_FILES) | _RUN | {"jobs"},
@@ -391,11 +390,11 @@ _ATTACKS = ("linkteller", "topology", "membership", "reconstruction", "poisoning
 
 
 def _attack(values: Values) -> Iterator[Declaration]:
-    from graphveil.runs.run_folder import RunFolder, read_json
+    from graphveil.runs.run_folder import RunFolder
 
     data, folder = frozenset({"root", "nodes", "edges"}), RunFolder(values["run"])
     if folder.lock.is_file():
-        named = "data.dataset" in read_json(folder.lock).get("configuration", {})
+        named = "dataset" in folder.data_options
         words = "A run on a named dataset" if named else "A run on tables"
         yield Declaration(words, frozenset({"root"}) if named else data - {"root"}, data)
     if values.get("sampling") not in (None, "lo", "hi"):

@@ -24,7 +24,7 @@ import typer
 from annotated_types import Ge
 
 from graphveil.cli.console import Screen
-from graphveil.cli.options import DataOptions, check_not_existing
+from graphveil.cli.options import AnyData, check_not_existing
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LedgerPlace = Annotated[str | None, typer.Option(envvar="GRAPHVEIL_LEDGER")]
 def init(
     name: str,
     *,
-    data: DataOptions,
+    data: AnyData,
     unit: str | None = None,
     epsilon: str | None = None,
     delta: str | None = None,
@@ -113,17 +113,14 @@ def list_(*, ledger: LedgerPlace = None, json: bool = False) -> None:
             format_epsilon(epsilon_of(one)),
             "none" if one.limit is None else str(one.limit.epsilon),
             format_delta(delta_of(one)),
-            format_bar(one),
         )
         for one in found
     ]
-    cells += [(name, "-", "0", "-", "-", "-", "") for name in bare]
+    cells += [(name, "-", "0", "-", "-", "-") for name in bare]
     if not cells:
         screen.print_line(NO_LEDGER_MESSAGE)
     else:
-        screen.table(
-            ("dataset", "unit", "releases", "spent", "limit", "delta", ""), cells, right=(2,), spare=(6,)
-        )
+        screen.table(("dataset", "unit", "releases", "spent", "limit", "delta"), cells, right=(2,))
     screen.print_line(f"Ledger: {opened_ledger.location}", style="dim")
     screen.emit_json(
         {
@@ -352,16 +349,14 @@ def ledger_location(named: str | None) -> str | None:
     return split_name(named)[0]
 
 
-def _read(data: DataOptions) -> "Graph":
+def _read(data: AnyData) -> "Graph":
     """Read the data to register, with labels if they are named, else only edges and ids."""
     if data.has_persons or data.dataset is not None or data.graph is not None or data.label or data.classes:
-        return data.graph_source().load()
+        return data.checked().load()
     return data.topology()
 
 
 # -- accounts, in numbers and text -----------------------------------------------------------------------
-
-_BAR = 24  # characters of a full budget
 
 
 def _account_of(opened_ledger: "Ledger", name: str, unit: str) -> "Account":
@@ -403,15 +398,6 @@ def format_spent(account: "Account") -> str:
     if account.limit is None:
         return f"{count}, epsilon {spent} {delta}, no limit"
     return f"{count}, epsilon {spent} of {account.limit.epsilon} {delta}"
-
-
-def format_bar(account: "Account", spent: float | None = None) -> str:
-    if account.limit is None or not account.limit.epsilon:
-        return ""
-    epsilon = epsilon_of(account) if spent is None else spent
-    share = 1.0 if epsilon is None else min(1.0, epsilon / float(account.limit.epsilon))
-    full = round(_BAR * share)
-    return "█" * full + "░" * (_BAR - full)
 
 
 def account_to_dict(account: "Account") -> dict[str, Any]:
@@ -503,8 +489,6 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
     left_out = steps[: len(steps) - len(listed)]
     screen.print_line(f"{account.data_set}, unit {account.unit}", style="bold")
     screen.print_line(f"  {format_spent(account)}")
-    if account.limit is not None:
-        screen.print_line(f"  {format_bar(account)}")
     for each in past.raised:
         if each["unit"] == account.unit:
             screen.print_paragraph(f"  limit {each['epsilon']} since {each['time'][:10]}: {each['reason']}")
@@ -517,14 +501,17 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
             style="dim",
         )
     if listed:
-        head = ("entry", "time (UTC)", "release", "epsilon", "total so far", "")
-        cells = list[tuple[str, ...]]()
-        for step in listed:
-            spent = _epsilon_values(account, step)
-            bar = format_bar(account, spent["total"])
-            time, figures = step.row["time"][:16].replace("T", " "), map(format_epsilon, spent.values())
-            cells.append((str(step.row["number"]), time, step.row["label"], *figures, bar))
-        screen.table(head, cells, right=(0, 3, 4), spare=(5, 1))
+        head = ("entry", "time (UTC)", "release", "epsilon", "total so far")
+        cells = [
+            (
+                str(step.row["number"]),
+                step.row["time"][:16].replace("T", " "),
+                step.row["label"],
+                *map(format_epsilon, _epsilon_values(account, step).values()),
+            )
+            for step in listed
+        ]
+        screen.table(head, cells, right=(0, 3, 4))
     screen.print_line("")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from graphveil.errors import ConfigError
 from graphveil.links import LINKS, find_link_folder
 from graphveil.links.link_predictor import LinkPredictor
 from graphveil.links.recommender import Recommender
-from graphveil.runs.run_folder import RunFolder, read_json
-from graphveil.runs.source import ListSource
+from graphveil.runs.run_folder import RunFolder
+from graphveil.runs.source import ListSource, Source
 
 Model = TypeVar("Model", LinkPredictor, Recommender)
 
@@ -123,13 +123,9 @@ def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
             f"{run} is only the release of a run, but the names of the tables are in its internal "
             "part. Pass the run folder."
         )
-    known = read_json(folder.lock)["configuration"]
-    data = {name.removeprefix("data."): value for name, value in known.items() if name.startswith("data.")}
-    data |= {name: value for name, value in columns.items() if value is not None}
-    return ListSource.from_dict(data).interactions()
+    data = {name: value for name, value in columns.items() if value is not None}
+    return cast("ListSource", Source.from_dict(folder.data_options | data)).interactions()
 
 
 def _column(run: Path, role: str, columns: Mapping[str, Any]) -> str:
-    folder = RunFolder(run)
-    known = read_json(folder.lock)["configuration"] if folder.lock.is_file() else {}
-    return str(columns.get(role) or known.get(f"data.{role}") or role)
+    return str(columns.get(role) or RunFolder(run).data_options.get(role) or role)

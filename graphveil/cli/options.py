@@ -16,7 +16,6 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     NamedTuple,
@@ -30,14 +29,9 @@ from typing import (
 import typer
 from annotated_types import Ge
 
-from graphveil.data.tables.inspect_tables import TableFiles
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
-from graphveil.runs.table_source import PERSON_FILES, PersonFiles
-
-if TYPE_CHECKING:
-    from graphveil.data import Graph
-    from graphveil.runs.source import Source
+from graphveil.runs.source import PERSON_FILES, DataOptions
 
 Result = TypeVar("Result")
 
@@ -112,7 +106,6 @@ def descriptions_of(kind: type, sections: tuple[str, ...] = ("Args", *PANELS)) -
 # -- options that several commands share -----------------------------------------------------------------
 
 AnyMethod = Annotated[str, typer.Argument(help=f"Method: {', '.join((*METHODS, *LINK_METHODS))}.")]
-Root = Annotated[Path | None, typer.Option(envvar="GRAPHVEIL_DATA")]
 OneOrMore = Annotated[int, Ge(1)]
 
 
@@ -122,10 +115,6 @@ class SharedOptions:
     Args:
         method (METHOD): Method.
         run (RUN): Run folder, or a copy of its release/ folder.
-
-    Data:
-        items (FILE): Table of all items, with the column --target. For recommender, where --nodes lists all
-            users and --edges has a row for each item on the list of a user.
 
     Privacy:
         epsilon: Privacy budget epsilon. Required, except for units none and local-attributes.
@@ -151,62 +140,16 @@ class SharedOptions:
     """
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOptions(TableFiles, PersonFiles):
-    """A dataset by name, a folder that ``prepare`` wrote, two tables, or several tables of persons.
-
-    Data:
-        dataset (NAME): Name of a dataset from `graphveil datasets`, instead of --nodes and --edges.
-        root (FOLDER): Folder of downloaded datasets.
-        graph (FOLDER): Folder written by `graphveil prepare`, instead of --nodes and --edges.
-    """
-
-    dataset: str | None = None
-    root: Root = None
-    graph: Path | None = None
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        from graphveil.runs.parameters import parse_classes
-
-        return None if self.classes is None else parse_classes(str(self.classes))
-
-    def graph_source(
-        self, *, to_predict: bool = False, items: Path | None = None, **ratings: Any
-    ) -> "Source":
-        """Return the source of the graph, or of lists of ``items``; ``to_predict`` if it needs no labels."""
-        from graphveil.runs.source import ListSource, Source
-        from graphveil.runs.table_source import TablesSource
-
-        plain = given(self) | {"classes": self.class_names, "folder": self.graph, "to_predict": to_predict}
-        del plain["graph"]
-        if self.has_persons:
-            return TablesSource(**plain | {"root": None})
-        plain = {name: value for name, value in plain.items() if name not in PERSON_FILES}
-        if any(path is not None for path in (self.nodes, self.edges, self.graph)):
-            plain["root"] = None
-        return Source(**plain) if items is None else ListSource(**plain, items=items, **ratings)
-
-    @property
-    def has_persons(self) -> bool:
-        """Whether any table of persons, rows or a catalog is given."""
-        return any(getattr(self, name) for name in PERSON_FILES)
-
-    def topology(self) -> "Graph":
-        """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
-        from graphveil.data.graph_files import read_topology
-
-        source = self.graph_source(to_predict=True)
-        return read_topology(source) if source.dataset is None else source.load()
-
-
 EDGE_LIST = ("nodes", "edges", "id", "source", "target", "directed")
 LABELS = ("split", "classes", "task")
 NO_TABLES = ("dataset", "root", "graph")
-DATA = frozenset(descriptions_of(DataOptions, PANELS))
-# What commands that do not read all of a graph's data read of them.
+LISTS = frozenset({"items", "rating", "min_rating"})
+DATA = frozenset(descriptions_of(DataOptions, PANELS)) - LISTS
+# What commands read of the options of data.
+AnyData = Annotated[DataOptions, DATA]
+DataOrLists = Annotated[DataOptions, DATA | LISTS]
 Tables = Annotated[DataOptions, DATA.difference(NO_TABLES)]
-TablesToPredict = Annotated[DataOptions, DATA.difference(NO_TABLES, LABELS)]
+TablesToPredict = Annotated[DataOptions, DATA.difference(NO_TABLES, LABELS) | {"items"}]
 PREPARED = DATA.difference(NO_TABLES, PERSON_FILES, ("edges", "node_ids", "weight", "max_weight"))
 TablesToPrepare = Annotated[DataOptions, PREPARED]
 EdgeList = Annotated[DataOptions, frozenset(("dataset", "root", *EDGE_LIST))]
@@ -291,6 +234,7 @@ def given(group: Any) -> dict[str, Any]:
 
 
 _SHARED = descriptions_of(DataOptions, PANELS) | descriptions_of(PrivacyOptions) | described(SharedOptions)
+_VARIABLES = {"root": "GRAPHVEIL_DATA"}  # of the environment, for options with these names
 
 
 def with_options(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -344,6 +288,7 @@ def _parameter(
         made.rich_help_panel = None if argument or description.section == "Args" else description.section
         if description.metavar in _TEXTS:
             made.callback = _as_typed
+    made.envvar = made.envvar or _VARIABLES.get(name)
     for bound in metadata:
         made.min, made.max = getattr(bound, "ge", made.min), getattr(bound, "le", made.max)
     if not argument:

@@ -10,8 +10,8 @@ from graphveil.cli.failures import report_charge_on_failure
 from graphveil.cli.help import Declaration, check_choice
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.data.tables.encoding import REGRESSION
-from graphveil.runs.source import PublicFlags, Source
-from graphveil.runs.table_source import PERSON_FILES, TablesSource, with_keys_of
+from graphveil.runs.source import DataOptions, PublicFlags
+from graphveil.runs.table_source import with_keys_of
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -43,7 +43,6 @@ def predict(
     address: str | None = None,
     pairs: Path | None = None,
     top_k: options.OneOrMore | None = None,
-    items: Path | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -91,8 +90,7 @@ def predict(
     if linked is not None:
         from graphveil.cli.links import predict_links
 
-        tables_given = given(data) | {"items": items}
-        predict_links(run, linked.kind, screen, pairs=pairs, top_k=top_k, out=out, columns=tables_given)
+        predict_links(run, linked.kind, screen, pairs=pairs, top_k=top_k, out=out, columns=given(data))
         return
     model = load_model(run)
     public.check(model.guarantee.unit)
@@ -152,12 +150,8 @@ def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: P
     from graphveil.runs.run_folder import RunFolder, read_json
 
     # Without the run's internal part nothing is known of the tables of the training.
-    internal, known, configuration = RunFolder(run), dict[str, Any](), dict[str, Any]()
-    if internal.lock.is_file():
-        configuration = read_json(internal.lock)["configuration"]
-        roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
-        known = {role: configuration.get(f"data.{role}") for role in roles}
-    encoding = None
+    internal, encoding = RunFolder(run), None
+    known = internal.data_options
     # Training decided on these, unless flags do.
     if data.features is None and data.drop is None and data.categories is None:
         trained = internal.columns.is_file()
@@ -167,21 +161,19 @@ def _other_graph(run: Path, model: "Estimator", data: TablesToPredict, public: P
         name: known.get(name) for name in ("id", "source", "target", "weight", "max_weight")
     }
     named |= {name: value for name, value in given(data).items() if value is not None}
-    numbers = not model.named_classes
     named |= {
         "directed": data.directed or bool(known.get("directed")),
         "to_predict": True,
-        "task": REGRESSION if numbers else None,
+        "task": None if model.named_classes else REGRESSION,
+        "classes": model.named_classes or None,
         "aside": aside,
         "encoding": encoding,
     }
     if data.has_persons:
-        named["rows"] = with_keys_of(configuration.get("data.rows", ()), data.rows or ())
-        named["public"] = data.public or configuration.get("data.public")
-        origin: Source = TablesSource(**named)
-    else:
-        origin = Source(**{name: value for name, value in named.items() if name not in PERSON_FILES})
-    graph = origin.load() if numbers else origin.load(classes=model.named_classes)
+        named["rows"] = with_keys_of(known.get("rows", ()), data.rows or ())
+        named["public"] = data.public or known.get("public")
+    origin = DataOptions(**named).checked()
+    graph = origin.load()
     return graph.replace(public=public.part(graph, origin, seed=0))
 
 

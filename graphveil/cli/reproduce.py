@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Interval
 
-from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.errors import ConfigError
@@ -29,7 +28,7 @@ def reproduce(
     described: str | None = None,
     *,
     datasets: str | None = None,
-    root: options.Root = None,
+    root: Path | None = None,
     mode: str | None = None,
     runs: Annotated[int, Interval(ge=1, le=100)] = 3,
     seed: int = 0,

@@ -7,7 +7,7 @@ from graphveil._util import checks
 from graphveil._util.figures import counted
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
+from graphveil.cli.options import LINK_METHODS, DataOrLists, PrivacyOptions
 from graphveil.cli.train import HETERO, SYNTHETIC
 from graphveil.errors import ConfigError
 from graphveil.runs.source import PublicFlags
@@ -23,11 +23,10 @@ def sweep(
     methods: str,
     *,
     out: Path,
-    data: DataOptions,
+    data: DataOrLists,
     public: PublicFlags,
     privacy: PrivacyOptions,
     recipe: str | None = None,
-    items: Path | None = None,
     epsilon: str | None = None,
     ledger: str | None = None,
     backend: str | None = None,
@@ -68,14 +67,22 @@ def sweep(
             --out sweep
     """
     from graphveil.core.backends import backend_by_name
-    from graphveil.runs.parameters import list_items, load_custom_module, parse_value, read_theta
+    from graphveil.estimators.saved import parameter_types
+    from graphveil.runs.parameters import (
+        list_items,
+        load_custom_module,
+        model_class,
+        parse_value,
+        read_settings,
+        read_theta,
+    )
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import Sweep, account_of, plan_sweep, run_sweep
 
     chosen = backend_by_name(backend, address)
     names, own = list_items("METHOD", methods), None if module is None else load_custom_module(module)
     linked = bool({*names} & {*LINK_METHODS})
-    source = data.graph_source(to_predict=linked and data.label is None, items=items)
+    source = data.checked(to_predict=linked and data.label is None)
     # Before anything heavy is imported. A finished sweep is shown again without its tables.
     if not resume and not linked:
         private = any(name.startswith(HETERO) for name in names)
@@ -91,7 +98,8 @@ def sweep(
         settings["theta"] = (read_theta(privacy.theta).theta,)
     if own is not None:
         settings["module"] = (own,)
-    tried = parse_grid(names, set or [])
+    known = {key: hint for name in names[::-1] for key, hint in parameter_types(model_class(name)).items()}
+    tried = read_settings(set or (), known, f"A sweep of {', '.join(names)}", several=True)
     for name in tried.keys() & {*settings, *parameters}:
         raise ConfigError(f"{name} is given twice, by its option and by --set {name}. Keep one.")
     grid = Sweep(
@@ -128,32 +136,6 @@ def sweep(
             result = run_sweep(plan, folder, bars, account, **how)
         with report_output_failure(folder.root, again=True):
             _show(result, screen)
-
-
-def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Parse ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value."""
-    from typing import get_origin
-
-    from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.parameters import list_items, model_class, parse_value
-
-    known = {
-        key: hint for name in reversed(methods) for key, hint in parameter_types(model_class(name)).items()
-    }
-    parsed = dict[str, tuple[Any, ...]]()
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {setting!r} has no value. Write --set name=a,b,c.")
-        if key not in known:
-            raise ConfigError(
-                f"--set {key}: no method of this sweep ({', '.join(methods)}) has this parameter."
-            )
-        if key in parsed:
-            raise ConfigError(f"--set {key} is given twice. Write --set {key}=a,b,c.")
-        texts = [text] if get_origin(known[key]) is tuple else list_items(f"--set {key}", text)
-        parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
-    return parsed
 
 
 def _facts(

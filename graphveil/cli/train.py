@@ -10,7 +10,7 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.options import LINK_METHODS, DataOptions, PrivacyOptions
+from graphveil.cli.options import LINK_METHODS, DataOrLists, PrivacyOptions
 from graphveil.core.unit import NodeUnit, is_node_level
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.errors import ArtifactError, ConfigError
@@ -62,13 +62,10 @@ def demo(*, epsilon: float = 1.0, seed: int = 0, out: Path | None = None, json: 
 def train(
     method: options.AnyMethod,
     *,
-    data: DataOptions,
+    data: DataOrLists,
     public: PublicFlags,
     privacy: PrivacyOptions,
     recipe: str | None = None,
-    items: Path | None = None,
-    rating: str | None = None,
-    min_rating: float | None = None,
     expect_edges: Annotated[int, Ge(0)] | None = None,
     epsilon: float | None = None,
     ledger: str | None = None,
@@ -87,10 +84,6 @@ def train(
 ) -> None:
     """Train a method and compare it with the no-graph baseline.
 
-    Data:
-        rating (COLUMN): Column of the edge table with ratings of items, for --min-rating.
-        min_rating: Lowest rating of an item on a list. Rows with a lower rating are dropped.
-
     Run:
         expect_edges: Expected number of edges, for an estimate of memory and time.
         track (mlflow:URI): Log of the public results in MLflow: mlflow, or mlflow:URI. Repeatable.
@@ -104,7 +97,6 @@ def train(
         graphveil train classcode --dataset synthetic/demo --unit undirected-edge --epsilon 1
         graphveil train gnn --module sage --dataset synthetic/demo --unit node-record --epsilon 8
     """
-    ratings: dict[str, Any] = {} if items is None else {"rating": rating, "min_rating": min_rating}
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords()}
     if module is not None:
         keywords["module"] = load_custom_module(module)  # may register METHOD
@@ -112,8 +104,7 @@ def train(
         checks.one_of((*METHODS, *LINK_METHODS), METHOD=method)
     if data.task == REGRESSION:
         keywords["task"] = REGRESSION
-    unlabeled = method in LINK_METHODS and data.label is None
-    source = data.graph_source(to_predict=unlabeled, items=items, **ratings)
+    source = data.checked(to_predict=method in LINK_METHODS and data.label is None)
     if not resume and method != RECOMMENDER:  # a finished run is shown again without its tables
         # Before anything heavy is imported.
         source.inspect_tables(unit=privacy.unit, private_records=method.startswith(HETERO))

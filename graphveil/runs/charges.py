@@ -14,7 +14,7 @@ assertion may relax: there it only counts if the ids of the two tables show that
 import io
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -26,10 +26,10 @@ import numpy as np
 from graphveil._util.figures import counted, format_delta, format_upper_bound
 from graphveil._util.files import write_atomic
 from graphveil.core.edges.adjacency import EdgeSet
-from graphveil.core.ledger import Entry, JointLedger, attach_ledger, charge, ledger_of
+from graphveil.core.ledger import Entry, JointLedger, attach_ledger, charge
 from graphveil.core.unit import LocalAttributes, Person, Row
 from graphveil.data.fingerprint import Numbers, fingerprint_parts, hash_ids
-from graphveil.errors import ArtifactError, ConfigError, InputError, MissingDependencyError, PrivacyError
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError
 from graphveil.ledger.chain import Account, unit_delta, unit_key
 from graphveil.ledger.costs import PrivacyCost
 from graphveil.ledger.locations import split_name
@@ -40,7 +40,6 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 from graphveil.runs.run_folder import (
     RunFolder,
     damaged_file_error,
-    forget_data,
     read_checked,
     read_json,
     write_checked,
@@ -286,27 +285,6 @@ def open_ledger_at(place: str) -> Ledger:
         return Ledger(place, create=False)
     usual = Ledger()
     return usual if usual.location == place else Ledger(place, create=False)
-
-
-@contextmanager
-def undone_if_rejected(
-    folder: RunFolder, graph: "Graph", account: RunAccount | None, *, made: Sequence[Path], resume: bool
-) -> Iterator[None]:
-    """Refund a new run whose fit is rejected, and remove its folder if nothing of the data was recorded.
-
-    Args:
-        resume: Whether the run was interrupted before, and so keeps what it has.
-    """
-    recorded_before = len(ledger_of(graph.edge_set))
-    try:
-        yield
-    except (InputError, PrivacyError, MissingDependencyError):
-        if account is not None and not resume:
-            account.refund()
-        if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
-            forget_data(folder)
-            folder.drop(made=made)
-        raise
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:

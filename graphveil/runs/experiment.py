@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +202,7 @@ class Experiment:
             return self.source.interactions()
         # A graph has classes, also where no node has a label.
         unlabeled = self.pairs and self.source.nodes is not None and self.source.label is None
-        return self.source.load(_NO_LABELS if unlabeled else None)
+        return (replace(self.source, classes=_NO_LABELS) if unlabeled else self.source).load()
 
     def load(self) -> Any:
         return self.prepared(self.read())

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError, RunError
+from graphveil.errors import GraphveilError, RunError
 
 if TYPE_CHECKING:
     from graphveil.runs.run_folder import RunFolder
@@ -39,18 +39,15 @@ def open_grid(folder: "RunFolder", configuration: Mapping[str, Any], *, resume: 
     """
     from graphveil.runs.run_folder import forget_data  # not at the top: workers start without torch
 
-    missing = folder.missing
-    with folder.locked(configuration, resume=resume):
-        try:
-            yield
-        except (InputError, PrivacyError, MissingDependencyError):
-            cells = folder.root / CELLS
-            with suppress(OSError):  # it contains cells, or does not exist
-                cells.rmdir()
-            if not resume and not cells.exists():
-                forget_data(folder)
-                folder.drop(made=missing)
-            raise
+    cells = folder.root / CELLS
+
+    def begun() -> bool:
+        with suppress(OSError):  # it contains cells, or does not exist
+            cells.rmdir()
+        return cells.exists()
+
+    with folder.opened(configuration, resume=resume, spent=begun):
+        yield
         forget_data(folder)
         shutil.rmtree(folder.work, ignore_errors=True)
 

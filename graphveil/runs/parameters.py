@@ -104,25 +104,38 @@ def parse_parameters(
     return parameters
 
 
-def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str) -> dict[str, Any]:
+def read_settings(
+    settings: Iterable[str], known: Mapping[str, Any], owner: str, *, several: bool = False
+) -> dict[str, Any]:
     """Parse ``key=value`` texts with known keys and types; ``owner`` names their owner in errors.
+
+    Args:
+        several: Whether a text is a list of values, except for a keyword that is a list itself.
 
     >>> read_settings(["k=5"], {"k": int}, "feature-rr")
     {'k': 5}
+    >>> read_settings(["hops=1,2"], {"hops": int}, "gap", several=True)
+    {'hops': (1, 2)}
     """
     parsed = dict[str, Any]()
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ConfigError(f"--set {setting!r} has no value. Write --set key=value.")
+            form = "name=a,b,c" if several else "key=value"
+            raise ConfigError(f"--set {setting!r} has no value. Write --set {form}.")
         if key not in known:
             near = checks.suggestion(key, known) or "."
             few = [*known] if len(known) <= _LISTED else difflib.get_close_matches(key, known, n=3, cutoff=0)
             head = "Parameters" if len(few) == len(known) else "The closest parameters"
             raise ConfigError(f"--set {key}: {owner} has no such parameter{near} {head}: {', '.join(few)}.")
         if key in parsed:
-            raise ConfigError(f"--set {key} is given twice. Keep one.")
-        parsed[key] = parse_value(key, text, known[key])
+            keep = f"Write --set {key}=a,b,c." if several else "Keep one."
+            raise ConfigError(f"--set {key} is given twice. {keep}")
+        if several:
+            texts = [text] if get_origin(known[key]) is tuple else list_items(f"--set {key}", text)
+            parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
+        else:
+            parsed[key] = parse_value(key, text, known[key])
     return parsed
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil.core.ledger import ledger_of
 from graphveil.core.unit import LocalAttributes, NodeUnit, NoUnit
 from graphveil.data.tables.encoding import REGRESSION
 from graphveil.privacy import Guarantee
@@ -24,7 +25,7 @@ from graphveil.publish.results import (
     pair_remarks,
     private_metric_texts,
 )
-from graphveil.runs.charges import RunAccount, add_receipts, undone_if_rejected
+from graphveil.runs.charges import RunAccount, add_receipts
 from graphveil.runs.compliance_report import write_reports
 from graphveil.runs.experiment import Experiment, Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.grid import OnProgress
@@ -95,14 +96,20 @@ def run(
     call. ``shared`` is a folder of results that follow from public data alone, which experiments on one graph
     share. ``backend`` is the aggregation backend; it does not affect results.
     """
-    started, fresh, graph = time.perf_counter(), folder.missing, plan.graph
-    with folder.locked(plan.experiment.as_dict(), resume=resume):
-        with undone_if_rejected(folder, graph, account, made=fresh, resume=resume):
-            check_data(folder, graph)
-            records = [
-                _run(plan, folder, index, on_progress, account, shared, backend)
-                for index in range(plan.experiment.runs)
-            ]
+    started, graph = time.perf_counter(), plan.graph
+    recorded_before = len(ledger_of(graph.edge_set))
+
+    def spent() -> bool:
+        if account is not None:
+            account.refund()
+        return len(ledger_of(graph.edge_set)) > recorded_before
+
+    with folder.opened(plan.experiment.as_dict(), resume=resume, spent=spent):
+        check_data(folder, graph)
+        records = [
+            _run(plan, folder, index, on_progress, account, shared, backend)
+            for index in range(plan.experiment.runs)
+        ]
         metrics, first = _summarize(plan, records, time.perf_counter() - started), records[0]
         history = [row for record in records for row in record.history]
         page = partial(report_page, metrics, history, first.guarantees[0], curves=first.curves)
@@ -302,35 +309,11 @@ def _stage_release(
 
 
 def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict[str, Any]:
-    guarantee, graph = records[0].guarantees[0], plan.graph
-    own = [record.own for record in records]
-    baselines = [record.baseline for record in records if record.baseline is not None]
+    guarantee, graph, pairs = records[0].guarantees[0], plan.graph, plan.experiment.pairs
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
-    if plan.experiment.pairs:
-        return _pair_metrics(plan, records, all_runs, wall)
-    # Exact accuracies are covered where they follow from what was released and from public labels. Under
-    # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
-    # not covered by anything.
-    covered = guarantee.unit == LocalAttributes.name or guarantee.protected.level == "edge"
-    edges_public = guarantee.unit in (NoUnit.name, LocalAttributes.name)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
+    figures = {
         **_configuration(plan, guarantee),
-        "test_accuracy": _summary(own, "test"),
-        "val_accuracy": _summary(own, "val"),
-        "mlp_test_accuracy": _summary(baselines, "test"),
-        "mlp_val_accuracy": _summary(baselines, "val"),
-        "tested": sum(tested for tested, *_ in records[0].per_class) or None,
-        "per_class": _class_figures(records[0], graph),
-        "test_metrics": _metric_figures(own),
-        "mlp_test_metrics": _metric_figures(baselines),
-        "confusion_matrix": own[0]["confusion_matrix"],
-        "positive": own[0]["positive"],
-        "homophily": records[0].homophily,
-        **({} if records[0].choice is None else {"choice": records[0].choice}),
-        "covered": covered,
-        "private_accuracy": _private_figures(own, baselines, all_runs),
-        "private_metrics": [record.private_metrics for record in records if record.private_metrics],
+        **(_pair_figures(plan, records) if pairs else _node_figures(plan, records, valid=all_runs.valid)),
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
         "guarantee_all_runs": {
@@ -344,48 +327,62 @@ def _summarize(plan: Preview, records: Sequence[RunResult], wall: float) -> dict
         "deviations": list(guarantee.deviations),
         "summary": guarantee.summary(),
         "statement": guarantee.formal_statement(),
-        "nodes": graph.num_nodes,
-        "features": graph.num_features,
-        "constant_feature": graph.encoding is not None and graph.encoding.constant,
-        "classes": graph.num_classes,
-        "edges_stored": graph.edge_index().shape[1] if edges_public else None,
+    }
+    if not pairs:
+        edges_public = guarantee.unit in (NoUnit.name, LocalAttributes.name)
+        figures |= {
+            "nodes": graph.num_nodes,
+            "features": graph.num_features,
+            "constant_feature": graph.encoding is not None and graph.encoding.constant,
+            "classes": graph.num_classes,
+            "edges_stored": graph.edge_index().shape[1] if edges_public else None,
+        }
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        **figures,
         "seconds": _seconds(records),
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)),
     }
 
 
-def _pair_metrics(
-    plan: Preview, records: Sequence[RunResult], all_runs: Guarantee, wall: float
-) -> dict[str, Any]:
-    """Return the object that ``train --json`` prints of pairs: released values and public sizes only."""
-    experiment, guarantee, total = plan.experiment, records[0].guarantees[0], all_runs.as_dict()
-    released = [record.private_metrics or {} for record in records]
+def _node_figures(plan: Preview, records: Sequence[RunResult], *, valid: bool) -> dict[str, Any]:
+    first, own, unit = records[0], [record.own for record in records], plan.guarantee.protected
+    baselines = [record.baseline for record in records if record.baseline is not None]
     return {
-        "method": experiment.method,
-        "dataset": experiment.source.name,
+        "test_accuracy": _summary(own, "test"),
+        "val_accuracy": _summary(own, "val"),
+        "mlp_test_accuracy": _summary(baselines, "test"),
+        "mlp_val_accuracy": _summary(baselines, "val"),
+        "tested": sum(tested for tested, *_ in first.per_class) or None,
+        "per_class": _class_figures(first, plan.graph),
+        "test_metrics": _metric_figures(own),
+        "mlp_test_metrics": _metric_figures(baselines),
+        "confusion_matrix": own[0]["confusion_matrix"],
+        "positive": own[0]["positive"],
+        "homophily": first.homophily,
+        **({} if first.choice is None else {"choice": first.choice}),
+        # Exact accuracies are covered where they follow from what was released and from public labels. Under
+        # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels
+        # are not covered by anything.
+        "covered": unit.name == LocalAttributes.name or unit.level == "edge",
+        "private_accuracy": _private_figures(own, baselines, valid=valid),
+        "private_metrics": [record.private_metrics for record in records if record.private_metrics],
+    }
+
+
+def _pair_figures(plan: Preview, records: Sequence[RunResult]) -> dict[str, Any]:
+    """Return what pairs have in place of accuracies: released values and public sizes only."""
+    experiment, released = plan.experiment, [record.private_metrics or {} for record in records]
+    unit = plan.guarantee.unit
+    return {
         "sizes": plan.sizes,
-        "unit": guarantee.unit,
-        "mode": "strict",
-        "epsilon": experiment.parameters.get("epsilon"),
-        "delta": guarantee.delta,
-        "seed": experiment.seed,
-        "runs": experiment.runs,
         "covered": True,
         "private_metrics": released[0],
         "metric_values": {
             name: [one[name]["value"] for one in released if name in one] for name in released[0]
         },
-        "remarks": pair_remarks(experiment.method, guarantee.unit, released[0], experiment.parameters),
-        "guarantee": guarantee.as_dict(),
-        "baseline_guarantee": None,
-        "guarantee_all_runs": {name: total[name] for name in ("epsilon", "delta", "releases")},
-        "releases": [row.as_release() for row in plan.releases],
-        "stages": [stage.as_stage() for stage in plan.stages],
-        "deviations": list(guarantee.deviations),
-        "summary": guarantee.summary(),
-        "statement": guarantee.formal_statement(),
-        "seconds_wall": round(wall, 3),
+        "remarks": pair_remarks(experiment.method, unit, released[0], experiment.parameters),
     }
 
 
@@ -422,7 +419,10 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
     experiment = plan.experiment
     model = experiment.model(0)
     # A method may use less than the given budget, and the configuration has the given one.
-    given = model.epsilon if guarantee.releases else None
+    given, numbers = (
+        model.epsilon if guarantee.releases else None,
+        experiment.parameters.get("task") == REGRESSION,
+    )
     # Budgets of features and label, if those are protected; None means infinity.
     reported = [item for one in (guarantee, *guarantee.additional) for item in one.as_dict().items()]
     return {
@@ -435,7 +435,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
         "mode": "paper" if experiment.as_published else "strict",
-        **({"task": REGRESSION, "target_range": model.target_range} if model.task == REGRESSION else {}),
+        **({"task": REGRESSION, "target_range": model.target_range} if numbers else {}),
         "runs": experiment.runs,
         "seed": experiment.seed,
         "hops": getattr(model, "hops", None),
@@ -446,7 +446,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _private_figures(
-    own: Sequence[dict[str, Any]], baselines: Sequence[dict[str, Any]], all_runs: Guarantee
+    own: Sequence[dict[str, Any]], baselines: Sequence[dict[str, Any]], *, valid: bool
 ) -> dict[str, Any] | None:
     parts = own[0]["private_accuracy"]
     if not parts:
@@ -454,7 +454,7 @@ def _private_figures(
     baselines = [one for one in baselines if one["private_accuracy"]]
     figures = {part: _summary(own, part, "private_accuracy") for part in parts}
     figures |= {f"mlp_{part}": _summary(baselines, part, "private_accuracy") for part in parts}
-    return {"covered": all_runs.valid, **figures}
+    return {"covered": valid, **figures}
 
 
 def _summary(

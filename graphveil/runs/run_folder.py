@@ -22,7 +22,7 @@ import platform
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -34,7 +34,14 @@ from filelock import FileLock, Timeout
 from graphveil._util.files import make_folder, write_atomic
 from graphveil.core.keys import KeyStore, ReleaseKey
 from graphveil.data.fingerprint import GRAPH_FINGERPRINT_FILE, graph_arrays
-from graphveil.errors import ArtifactError, ConfigError, ReleaseError
+from graphveil.errors import (
+    ArtifactError,
+    ConfigError,
+    InputError,
+    MissingDependencyError,
+    PrivacyError,
+    ReleaseError,
+)
 from graphveil.publish.release_folder import PER_NODE, read_guarantee
 from graphveil.publish.results import FinishedRun
 
@@ -76,6 +83,18 @@ class RunFolder:
         self.prediction_charges = self.internal / "prediction_charges"  # a file for each prediction
 
     @property
+    def configuration(self) -> dict[str, Any]:
+        """The locked configuration; empty if there is only a release."""
+        found: dict[str, Any] = read_json(self.lock).get("configuration", {}) if self.lock.is_file() else {}
+        return found
+
+    @property
+    def data_options(self) -> dict[str, Any]:
+        """The options of the data that the run was trained on; empty if there is only a release."""
+        named = ([*name.split(".", 1), value] for name, value in self.configuration.items() if "." in name)
+        return {option: value for part, option, value in named if part == "data"}
+
+    @property
     def complete(self) -> bool:
         return self.release.is_dir() and self.metrics.is_file()
 
@@ -113,6 +132,25 @@ class RunFolder:
             return not self.root.exists()
         left = (file.name.startswith(f".{self.lock.name}.") for file in self.internal.glob("*"))
         return self.root.is_dir() and {*self.root.iterdir()} <= {self.internal} and all(left)
+
+    @contextmanager
+    def opened(
+        self, configuration: Mapping[str, Any], *, resume: bool, spent: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Hold the folder as ``locked`` does; a new run that is rejected leaves no trace.
+
+        Args:
+            spent: Called after an error of a new run; whether anything of the data was recorded.
+        """
+        made = self.missing
+        with self.locked(configuration, resume=resume):
+            try:
+                yield
+            except (InputError, PrivacyError, MissingDependencyError):
+                if not resume and not spent():
+                    forget_data(self)
+                    self.drop(made=made)
+                raise
 
     @contextmanager
     def locked(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:

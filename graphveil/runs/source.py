@@ -1,17 +1,17 @@
 """Where a graph comes from: a dataset by name, a prepared folder, or the caller's own two tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
 from graphveil.core.unit import is_node_level
 from graphveil.data.tables.inspect_tables import TableFiles, TableInspection
-from graphveil.data.tables.options import CHOICES
 from graphveil.errors import ConfigError, UnitError
+from graphveil.runs.parameters import parse_classes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,40 +22,100 @@ if TYPE_CHECKING:
     from graphveil.data import Graph, Interactions
 
 _COLUMNS = ("id", "label", "source", "target")
-_PATHS = ("root", "folder", "nodes", "edges", "node_ids", "items")
+_PATHS = ("root", "graph", "nodes", "edges", "node_ids", "items")
+PERSON_FILES = ("persons", "rows", "public", "before")
+
+
+def plain_options(group: Any) -> dict[str, Any]:
+    """Return the options of a dataclass that are given, as plain values by name."""
+    named = {part.name: getattr(group, part.name) for part in fields(group)}
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in named.items()
+        if value is not None and value is not False and value != ()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(TableFiles):
-    """A named dataset, a prepared folder, or files and their columns: the command's flags, as written.
+class DataOptions(TableFiles):
+    """Where data come from: a dataset, a prepared folder, two tables, lists of items, or tables of persons.
+
+    Data:
+        dataset (NAME): Name of a dataset from `graphveil datasets`, instead of --nodes and --edges.
+        root (FOLDER): Folder of downloaded datasets.
+        graph (FOLDER): Folder written by `graphveil prepare`, instead of --nodes and --edges.
+        nodes (FILE): Node table (.parquet or .csv).
+        edges (FILE): Edge table (.parquet or .csv).
+        persons (FILE): Table of persons with the columns --id and --label, instead of --nodes. Options of the
+            node table apply to it. For relational and mlp.
+        rows (FILE:KEY=...,...): Table of rows that persons own, with owner=COLUMN; optional far=COLUMN (other
+            end), catalog=NAME (its public list), value=COLUMN with bins=3|4 or values=view|buy, time=COLUMN,
+            name=NAME, and persons=one-sided or mutual if far ends are persons. FILE may be URL#TABLE of a
+            database. Repeatable.
+        public (FILE:id=COLUMN): Public catalog of far ends, named like its id column. Other columns are
+            attributes. Repeatable.
+        before (DATE): Use rows with an earlier time only.
+        items (FILE): Table of all items, with the column --target. For recommender, where --nodes lists all
+            users and --edges has a row for each item on the list of a user.
+        rating (COLUMN): Column of the edge table with ratings of items, for --min-rating.
+        min_rating: Lowest rating of an item on a list. Rows with a lower rating are dropped.
 
     Args:
-        dataset: Name of a dataset.
-        root: Folder of the datasets.
-        folder: Folder of a prepared graph.
         to_predict: Whether no label is needed.
     """
 
     dataset: str | None = None
     root: Path | None = None
-    folder: Path | None = None
+    graph: Path | None = None
+    persons: str | None = None
+    rows: list[str] | None = None
+    public: list[str] | None = None
+    before: str | None = None
+    items: Path | None = None
+    rating: str | None = None
+    min_rating: float | None = None
     to_predict: bool = False
+
+    @property
+    def has_persons(self) -> bool:
+        """Whether the data are tables of persons and their rows."""
+        return any(getattr(self, name) for name in PERSON_FILES)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of classes, which may be given as one text."""
+        if self.classes is None:
+            return None
+        return parse_classes(self.classes) if isinstance(self.classes, str) else tuple(self.classes)
+
+    def checked(self, *, to_predict: bool = False) -> "Source":
+        """Return the source of these options, complete; with ``to_predict`` it needs no labels."""
+        from graphveil.runs.table_source import TablesSource
+
+        kind = TablesSource if self.has_persons else Source if self.items is None else ListSource
+        named = {part.name: getattr(self, part.name) for part in fields(DataOptions)}
+        named |= {"classes": self.class_names, "to_predict": to_predict or self.to_predict}
+        if self.has_persons or any(path is not None for path in (self.nodes, self.edges, self.graph)):
+            named["root"] = None  # the environment may set it
+        return kind(**named)
+
+    def topology(self) -> "Graph":
+        """Read the edges of a dataset by name, or of the tables; of a table of nodes, its ids alone."""
+        from graphveil.data.graph_files import read_topology
+
+        source = self.checked(to_predict=True)
+        return read_topology(source) if source.dataset is None else source.load()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(DataOptions):
+    """A named dataset, a prepared folder, or two tables and their columns."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
-        named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
-        if named is not None:
-            given = files + ["--directed"] * self.directed
-            given += ["--graph"] if self.folder is not None and self.dataset is not None else []
-            optional = ("split", "weight", "max_weight", "classes", *CHOICES, "node_ids")
-            given += [f"--{name.replace('_', '-')}" for name in optional if getattr(self, name) is not None]
-            if given:
-                raise ConfigError(
-                    f"{named} cannot be combined with {', '.join(given)}, because it already defines its "
-                    "columns. Remove one of them."
-                )
+        if self.dataset is not None or self.graph is not None:
             return
+        files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
         if (self.weight is None) != (self.max_weight is None):
             raise ConfigError(
@@ -91,7 +151,7 @@ class Source(TableFiles):
         Args:
             private_records: Whether node records are also protected under an edge-level privacy unit.
         """
-        if self.dataset is not None or self.folder is not None:
+        if self.dataset is not None or self.graph is not None:
             return None
         found = self.inspect(
             private_records=private_records or is_node_level(unit),
@@ -106,17 +166,12 @@ class Source(TableFiles):
         return [None]
 
     @property
-    def has_persons(self) -> bool:
-        """Whether the data are tables of persons and their rows."""
-        return False
-
-    @property
     def name(self) -> str:
         """What tables call the graph: the dataset, or the stem of the file of nodes."""
         if self.dataset is not None:
             return self.dataset
-        if self.folder is not None:
-            return self.folder.resolve().name
+        if self.graph is not None:
+            return self.graph.resolve().name
         assert self.nodes is not None
         return self.nodes.name.partition(".")[0]
 
@@ -127,23 +182,21 @@ class Source(TableFiles):
 
     @property
     def fixed_split(self) -> bool:
-        if self.folder is not None:
+        if self.graph is not None:
             from graphveil.data.graph_files import has_split
 
-            return has_split(self.folder)
+            return has_split(self.graph)
         return self.split is not None
 
-    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
-        """Read the graph, unprepared; ``classes`` fixes the labels and their order beforehand."""
-        if classes is not None:
-            return replace(self, classes=classes).load()
+    def load(self) -> "Graph":
+        """Read the graph, unprepared."""
         from graphveil.data import load_dataset, open_graph
         from graphveil.data.graph_files import graph_of
 
         if self.dataset is not None:
             return load_dataset(self.dataset, root=self.root, recipe=None)
-        if self.folder is not None:
-            return open_graph(self.folder).replace(name=f"files:{self.name}")
+        if self.graph is not None:
+            return open_graph(self.graph).replace(name=f"files:{self.name}")
         found, self._seen[0] = self._seen[0] or self.inspect_tables(), None
         assert found is not None
         return graph_of(
@@ -151,35 +204,21 @@ class Source(TableFiles):
         )  # no recipe may take a file for a known data set
 
     def as_dict(self) -> dict[str, Any]:
-        given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "encoding"}
-        plain = {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in given.items()
-            if value not in (None, False, ())
-        }
+        plain = {name: value for name, value in plain_options(self).items() if name != "encoding"}
         return plain | self.choice_texts()
 
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> "Source":
+        """Return the source whose ``as_dict`` is given, or some options more."""
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
         }
-        return cls(**given | {name: Path(given[name]) for name in _PATHS if name in given})
+        return DataOptions(**given | {name: Path(given[name]) for name in _PATHS if name in given}).checked()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListSource(Source):
-    """Lists of items: a table of all users, a table of all items, and one row per item on a list.
-
-    Args:
-        items: Table of all items, with the column of edge targets.
-        rating: Column of ratings in the table of lists.
-        min_rating: Lowest rating of an item on a list.
-    """
-
-    items: Path
-    rating: str | None = None
-    min_rating: float | None = None
+    """Lists of items: a table of all users, a table of all items, and one row per item on a list."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,7 +259,7 @@ class ListSource(Source):
         from graphveil.data.tables.files import FileSource
         from graphveil.data.tables.ids import KnownIds
 
-        assert self.nodes is not None and self.source is not None
+        assert self.nodes is not None and self.source is not None and self.items is not None
         assert self.id is not None and self.target is not None
         bins = None if self.min_rating is None else [self.min_rating]
         return Interactions.from_rows(
@@ -236,11 +275,11 @@ class ListSource(Source):
 class InMemorySource(Source):
     """A graph that the caller passes in memory; with a test mask it keeps its own split."""
 
-    graph: "Graph"
+    memory: "Graph"
 
     @classmethod
     def from_graph(cls, graph: "Graph") -> "InMemorySource":
-        return cls(dataset=graph.name or "graph", graph=graph)
+        return cls(dataset=graph.name or "graph", memory=graph)
 
     @property
     def published_name(self) -> str:
@@ -250,24 +289,24 @@ class InMemorySource(Source):
     def has_persons(self) -> bool:
         from graphveil.data.relational import RelationalGraph
 
-        return isinstance(self.graph, RelationalGraph)
+        return isinstance(self.memory, RelationalGraph)
 
     @property
     def fixed_split(self) -> bool:
-        return self.graph.has_split
+        return self.memory.has_split
 
-    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
-        return self.graph
+    def load(self) -> "Graph":
+        return self.memory
 
     def as_dict(self) -> dict[str, Any]:
         return {"graph": self.name}
 
 
-_ALL_NODES, _LABEL = "all", "label"
+_ALL_NODES = "all"
 NO_LIST = (
     "public edges are given, and not who may have private ones: pass --private-nodes (a public list, "
-    "or all) or --private-where. It is never found out from the edges, since a graph with one private edge "
-    "would then differ from one with none for certain"
+    "or all). It is never found out from the edges, since a graph with one private edge would then differ "
+    "from one with none for certain"
 )
 
 
@@ -280,36 +319,21 @@ class PublicFlags:
         private_nodes (FILE|all): Table with the public list of nodes that may have private edges, or `all`.
         private_fraction: Probability that an edge is private, drawn with --seed. Other edges are public. For
             experiments.
-        private_where (COLUMN=VALUE): Column and value that select nodes. Edges between two selected nodes
-            are private. Other edges and the column are public. For experiments; a named dataset has the
-            column `label`.
     """
 
     public_edges: Path | None = None
     private_nodes: str | None = None
     private_fraction: Annotated[float, Interval(ge=0, le=1)] | None = None
-    private_where: str | None = None
 
     def __post_init__(self) -> None:
-        names = ("public_edges", "private_fraction", "private_where")
-        ways = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
-        if len(ways) > 1:
-            raise ConfigError(f"{' and '.join(ways)} both define which edges are public. Keep one.")
-        if self.private_where is not None and self.private_nodes is not None:
+        if self.public_edges is not None and self.private_fraction is not None:
             raise ConfigError(
-                "--private-where already defines which nodes may have private edges. Remove --private-nodes."
+                "--public-edges and --private-fraction both define which edges are public. Keep one."
             )
-        if self.private_where is not None and "=" not in self.private_where:
-            raise ConfigError(f"--private-where {self.private_where!r} has no value. Write COLUMN=VALUE.")
 
     @property
     def given(self) -> dict[str, Any]:
-        named = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in named.items()
-            if value is not None
-        }
+        return plain_options(self)
 
     def check(self, unit: str | None) -> None:
         """Raise an error for flags that the unit does not use, instead of ignoring them."""
@@ -325,11 +349,8 @@ class PublicFlags:
             return None
         from graphveil.core.edges.node_pairs import PublicPart, no_public_edges
         from graphveil.data.graph_files import read_edges
-        from graphveil.data.recipes import public_edges_outside, sample_public_edges
+        from graphveil.data.recipes import sample_public_edges
 
-        if self.private_where is not None:
-            members = _where(graph, files, self.private_where)
-            return PublicPart(public_edges_outside(graph, members), members)
         if self.private_nodes is None:
             raise UnitError(NO_LIST)
         listed = _listed(graph, files, self.private_nodes)
@@ -362,33 +383,3 @@ def _listed(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
         places = read_ids(source, ids_of(graph), column=files.id or "id")
         listed[torch.from_numpy(places)] = True
     return listed
-
-
-def _where(graph: "Graph", files: TableFiles, text: str) -> "torch.Tensor":
-    """Return which nodes have a value in a column, bool (N); a named dataset has its labels alone."""
-    import numpy as np
-    import torch
-
-    from graphveil.data import tables
-    from graphveil.data.graph_files import read_ids
-    from graphveil.data.tables.files import FileSource, column_names
-
-    column, _, value = (part.strip() for part in text.partition("="))
-    if files.nodes is None:
-        if column != _LABEL:
-            raise ConfigError(
-                f"--private-where {text!r} names an unknown column. A named dataset only has the column "
-                f"{_LABEL!r}."
-            )
-        found = graph.in_class(value)
-    else:
-        source = FileSource(files.nodes, files.csv_format)
-        column_names(source, [column])
-        places = read_ids(source, ids_of(graph), column=files.id or "id")
-        values = tables.column(source.read([column]), column).to_pylist()
-        found = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        chosen = np.array([str(each) == value for each in values])
-        found[torch.from_numpy(places[chosen])] = True
-    if not bool(found.any()):
-        raise ConfigError(f"--private-where {text!r} matches no node. Check the column and the value.")
-    return found

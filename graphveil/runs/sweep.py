@@ -13,9 +13,10 @@ import io
 import os
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -212,42 +213,39 @@ class Sweep:
     @cached_property
     def cells(self) -> tuple[SweepCell, ...]:
         """Every experiment of the grid, in order: by method, settings, epsilon; references last."""
-        found = [*self._private(), *(self._nonprivate_references() if self.include_nonprivate else ())]
+        found = [cell for method in self.methods for cell in self._cells_of(method)]
+        if self.include_nonprivate:
+            found += [cell for method in self.methods for cell in self._cells_of(method, nonprivate=True)]
         return tuple(replace(cell, number=number) for number, cell in enumerate(found, 1))
 
-    def _private(self) -> Iterator[SweepCell]:
-        for method in self.methods:
-            for settings in _combinations(method, self.settings):
-                for epsilon in self._epsilons_of(method):
-                    budget = {} if epsilon is None else {"epsilon": epsilon}
-                    experiment = self._experiment(method, {**self.parameters, **budget, **settings})
-                    yield SweepCell(experiment=experiment, epsilon=epsilon, settings=settings)
-
-    def _nonprivate_references(self) -> Iterator[SweepCell]:
-        if self.parameters.get("unit") == NoUnit.name:
+    def _cells_of(self, method: str, *, nonprivate: bool = False) -> Iterator[SweepCell]:
+        """Yield the cells of a method, or its non-private references: none if it has no such form."""
+        axes: dict[str, Sequence[Any]] = {
+            key: values for key, values in self.settings.items() if _has(method, key)
+        }
+        parameters, unit = self.parameters, self.parameters.get("unit")
+        unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
+        if self.epsilons and not unread and unit != NoUnit.name:
+            axes["epsilon"] = self.epsilons
+        elif nonprivate:  # no budget decides about it: it is its own reference
             return
-        kept = {name: value for name, value in self.parameters.items() if name not in _PRIVACY}
-        parameters = {**kept, "unit": NoUnit.name}
-        tried = {name: values for name, values in self.settings.items() if name not in _PRIVACY}
-        for method in self.methods:
-            if self._epsilons_of(method) == (None,):  # no budget decides about it: it is its own reference
-                continue
+        if nonprivate:
+            axes = {name: values for name, values in axes.items() if name not in _PRIVACY}
+            kept = {name: value for name, value in parameters.items() if name not in _PRIVACY}
+            parameters = {**kept, "unit": NoUnit.name}
             try:
                 self._experiment(method, parameters)
-            except UnitError:  # the method has no form without privacy
-                continue
-            for settings in _combinations(method, tried):
-                experiment = self._experiment(method, {**parameters, **settings})
-                yield SweepCell(
-                    experiment=experiment, epsilon=None, settings=settings, include_nonprivate=True
-                )
+            except UnitError:
+                return
+        for values in product(*axes.values()):
+            settings = dict(zip(axes, values, strict=True))
+            experiment = self._experiment(method, {**parameters, **settings})
+            epsilon = settings.pop("epsilon", None)
+            yield SweepCell(
+                experiment=experiment, epsilon=epsilon, settings=settings, include_nonprivate=nonprivate
+            )
 
-    def _epsilons_of(self, method: str) -> tuple[float | None, ...]:
-        unit = self.parameters.get("unit")
-        unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
-        return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
-
-    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
+    def _experiment(self, method: str, parameters: Mapping[str, Any]) -> Experiment:
         public = PublicFlags() if parameters.get("unit") == NoUnit.name else self.public
         return Experiment(
             method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False, public=public
@@ -266,11 +264,6 @@ class Sweep:
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
             **{f"set.{name}": value for name, value in plain_parameters(dict(self.parameters)).items()},
         }
-
-
-def _combinations(method: str, settings: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    own = {key: values for key, values in settings.items() if _has(method, key)}
-    return [dict(zip(own, values, strict=True)) for values in product(*own.values())]
 
 
 def _has(method: str, key: str) -> bool:
@@ -575,37 +568,30 @@ def _run_in_workers(
     own: Sequence[str],
     resume: bool,
 ) -> None:
-    sent, given = SerializedGraph.from_graph(plan.raw), isinstance(plan.sweep.source, InMemorySource)
-    charged = {
-        number: ledger_of(plan.previews[number].graph.edge_set)
-        for number in numbers
-        if _is_charged(plan.previews[number])
-    }
+    charged = defaultdict[PrivacyLedger, list[int]](list)
+    for number in numbers:
+        if _is_charged(plan.previews[number]):
+            charged[ledger_of(plan.previews[number].graph.edge_set)].append(number)
+    configuration = {part.name: getattr(plan.sweep, part.name) for part in fields(Sweep)}
+    if isinstance(plan.sweep.source, InMemorySource):  # a worker has its graph already
+        del configuration["source"]
     with ExitStack() as stack:
         ledgers = dict[int, DataSetLedger]()
-        for ledger in charged.values():
-            if id(ledger) not in ledgers:
-                planned = total_of(plan.previews[number] for number, one in charged.items() if one is ledger)
-                assert planned is not None
-                opened = stack.enter_context(_opened_by_workers(ledger, planned, resume=resume))
-                ledgers[id(ledger)] = opened
-        tasks = list[tuple[SweepCell, int | None]]()
-        for number in numbers:
-            cell = plan.sweep.cells[number]
-            if given:  # a worker has the graph already, so the cell is sent without it
-                plain = Source(dataset=cell.experiment.source.dataset)
-                cell = replace(cell, experiment=replace(cell.experiment, source=plain))
-            tasks.append((cell, id(charged[number]) if number in charged else None))
+        for ledger, cells in charged.items():
+            planned = total_of(plan.previews[number] for number in cells)
+            assert planned is not None
+            opened = stack.enter_context(_opened_by_workers(ledger, planned, resume=resume))
+            ledgers |= dict.fromkeys(cells, opened)
         worker = CellWorker(
-            sent=sent,
-            given=given,
+            sent=SerializedGraph.from_graph(plan.raw),
+            configuration=configuration,
             run_one=run_one,
             ledgers=ledgers,
             account=account,
-            own=tuple(own),
+            own=own,
             threads=max(1, (os.cpu_count() or 1) // jobs),
         )
-        for _ in run_tasks(tasks, worker, jobs=jobs, on_progress=show):
+        for _ in run_tasks(numbers, worker, jobs=jobs, on_progress=show):
             pass
 
 
@@ -658,16 +644,17 @@ def _replace_entries(ledger: PrivacyLedger, planned: Sequence[Entry], entries: S
 
 @dataclass(kw_only=True)
 class CellWorker:
-    """Runs cells in a worker, which gets the graph once. Their results stay in their folders.
+    """Runs cells by their numbers in a worker, which gets the graph once. Results stay in the cells' folders.
 
     Args:
         sent: The graph as read.
-        given: Whether the caller passed it, so that it is the source of the cells.
+        configuration: Arguments of the sweep; without a source, its graph was passed in memory.
+        ledgers: The ledger of each cell that is charged.
         own: The user's own files.
     """
 
     sent: SerializedGraph
-    given: bool
+    configuration: Mapping[str, Any]
     run_one: Callable[..., dict[str, Any]]
     ledgers: Mapping[int, DataSetLedger]
     account: RunAccount | None
@@ -675,22 +662,21 @@ class CellWorker:
     threads: int
     prepared: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
-    def __call__(self, task: tuple[SweepCell, int | None], show: OnProgress) -> None:
-        (cell, ledger), raw = task, self._raw
-        if self.given:
-            cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
-        plan = _plan_cell(cell.experiment, raw, self.prepared)
-        edges = plan.graph.edge_set
-        if ledger is not None and ledger_of(edges) is not self.ledgers[ledger]:
-            attach_ledger(edges, self.ledgers[ledger])
-        self.run_one(cell, plan, show, self.account)
+    def __call__(self, number: int, show: OnProgress) -> None:
+        raw, cells = self._started
+        plan = _plan_cell(cells[number].experiment, raw, self.prepared)
+        edges, ledger = plan.graph.edge_set, self.ledgers.get(number)
+        if ledger is not None and ledger_of(edges) is not ledger:
+            attach_ledger(edges, ledger)
+        self.run_one(cells[number], plan, show, self.account)
 
     @cached_property
-    def _raw(self) -> Graph:
+    def _started(self) -> tuple[Graph, tuple[SweepCell, ...]]:
         torch.set_num_threads(self.threads)  # of exact sums, which are the same with any number
         for text in self.own:
             load_custom_code(text)
-        return self.sent.restored()
+        raw = self.sent.restored()
+        return raw, Sweep(**{"source": InMemorySource.from_graph(raw), **self.configuration}).cells
 
 
 # -- the public function -----------------------------------------------------------------------------------

@@ -34,31 +34,6 @@ _IN_PYTHON = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersonFiles:
-    """A table of persons, tables of rows that persons own, and public catalogs.
-
-    Data:
-        persons (FILE): Table of persons with the columns --id and --label, instead of --nodes. Options of the
-            node table apply to it. For relational and mlp.
-        rows (FILE:KEY=...,...): Table of rows that persons own, with owner=COLUMN; optional far=COLUMN (other
-            end), catalog=NAME (its public list), value=COLUMN with bins=3|4 or values=view|buy, time=COLUMN,
-            name=NAME, and persons=one-sided or mutual if far ends are persons. FILE may be URL#TABLE of a
-            database. Repeatable.
-        public (FILE:id=COLUMN): Public catalog of far ends, named like its id column. Other columns are
-            attributes. Repeatable.
-        before (DATE): Use rows with an earlier time only.
-    """
-
-    persons: str | None = None
-    rows: list[str] | None = None
-    public: list[str] | None = None
-    before: str | None = None
-
-
-PERSON_FILES = tuple(part.name for part in fields(PersonFiles))
-
-
 @dataclass(frozen=True)
 class TableSpec:
     """One table of rows, or one catalog, as it is written on the command line.
@@ -175,7 +150,7 @@ def in_keys(prefix: str = "") -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablesSource(Source, PersonFiles):
+class TablesSource(Source):
     """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
 
     def __post_init__(self) -> None:
@@ -194,10 +169,6 @@ class TablesSource(Source, PersonFiles):
                 "drop, or list all persons in --persons."
             )
         _ = self.tables_of_rows, self.catalogs
-
-    @property
-    def has_persons(self) -> bool:
-        return True
 
     @property
     def name(self) -> str:
@@ -230,12 +201,10 @@ class TablesSource(Source, PersonFiles):
         found.raise_problems()
         return found
 
-    def load(self, classes: tuple[str, ...] | None = None) -> "RelationalGraph":
-        """Read all tables; ``classes`` fixes the labels and their order beforehand."""
+    def load(self) -> "RelationalGraph":
+        """Read all tables."""
         from graphveil.data.relational import Tables
 
-        if classes is not None:
-            return replace(self, classes=classes).load()
         named = {part.name: getattr(self, part.name) for part in fields(TableOptions)}
         given = {
             name: value for name, value in named.items() if value is not None and name not in NOT_OF_PERSONS

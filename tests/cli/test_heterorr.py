@@ -89,13 +89,6 @@ def test_networks_on_released_graphs_take_public_edges(invoke: Invoke, files: Fi
     assert (locked["public.public_edges"], locked["public.private_nodes"]) == ("public.csv", "all")
 
 
-def test_an_attribute_may_select_nodes_with_private_edges(invoke: Invoke, files: Files) -> None:
-    done = invoke("train", *GCN, "--private-where", "team=t1", *files.flags, "--out", "run", "--json")
-    assert done.code == 0, done.err
-    members = sum(row[3] == "t1" for row in read(files.nodes)[1:])
-    assert f"{members} of 60 nodes may have private ones" in done.err
-
-
 INVALID: dict[str, tuple[tuple[object, ...], str]] = {
     "no list": (HETERO, "needs the public list of nodes"),
     "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
@@ -105,9 +98,6 @@ INVALID: dict[str, tuple[tuple[object, ...], str]] = {
         (*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"),
         "both define which edges are",
     ),
-    "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "Remove --private-nodes"),
-    "nobody": ((*HETERO, "--private-where", "team=t9"), "matches no node"),
-    "no value": ((*HETERO, "--private-where", "team"), "Write COLUMN=VALUE"),
     "a setting": ((*GCN[:-2], *ALL, "--set", "perturb=arr(share=1)"), "given twice"),
     "no such setting": (("gcn", *UNIT, *ALL, "--perturb", "arr(share=1)"), "arr has no setting 'share'"),
 }

@@ -104,7 +104,6 @@ TABLES = {
     "--features nosuch": "nosuch",
     "--task regression --classes a,b": "--classes",
     "--classes a": "--classes",
-    "--private-where x": "--private-where x",
 }
 
 

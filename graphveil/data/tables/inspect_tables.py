@@ -60,12 +60,7 @@ ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TableFiles(TableOptions):
-    """A node table and an edge table, and how they are read.
-
-    Data:
-        nodes (FILE): Node table (.parquet or .csv).
-        edges (FILE): Edge table (.parquet or .csv).
-    """
+    """A node table and an edge table, and how they are read."""
 
     nodes: Path | None = None
     edges: Path | None = None
