@@ -123,8 +123,8 @@ def _lists(run: Path, columns: Mapping[str, Any]) -> Interactions:
             f"{run} is only the release of a run, but the names of the tables are in its internal "
             "part. Pass the run folder."
         )
-    data = {name: value for name, value in columns.items() if value is not None}
-    return cast("ListSource", Source.from_dict(folder.data_options | data)).interactions()
+    data = {**folder.data_options, **columns}
+    return cast("ListSource", Source.from_dict(data)).interactions()
 
 
 def _column(run: Path, role: str, columns: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from graphveil.cli.failures import report_charge_on_failure
 from graphveil.cli.help import Declaration, check_choice
 from graphveil.cli.options import TablesToPredict, check_not_existing, given
 from graphveil.data.tables.encoding import REGRESSION
-from graphveil.runs.source import DataOptions, PublicFlags
+from graphveil.runs.source import DataOptions, PublicFlags, plain_options
 from graphveil.runs.table_source import with_keys_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def predict(
     if linked is not None:
         from graphveil.cli.links import predict_links
 
-        predict_links(run, linked.kind, screen, pairs=pairs, top_k=top_k, out=out, columns=given(data))
+        columns = plain_options(data)
+        predict_links(run, linked.kind, screen, pairs=pairs, top_k=top_k, out=out, columns=columns)
         return
     model = load_model(run)
     public.check(model.guarantee.unit)

@@ -110,6 +110,7 @@ def train(
         source.inspect_tables(unit=privacy.unit, private_records=method.startswith(HETERO))
     from graphveil.core.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
+    from graphveil.runs.tracking import tracker_of
 
     parameters = parse_parameters(method, keywords, set or (), privacy.theta)
     compare = trains_baseline(privacy.unit, baseline)
@@ -123,14 +124,8 @@ def train(
         ledger=ledger,
         dry_run=dry_run,
         backend=backend_by_name(backend, address),
-        trackers=[_tracker(one) for one in track or []],
+        trackers=list(map(tracker_of, track or ())),
     )
-
-
-def _tracker(text: str) -> "Callable[[PublicRecord], None]":
-    from graphveil.runs.tracking import tracker_of
-
-    return tracker_of(text)
 
 
 def trains_baseline(unit: str | None, baseline: bool | None) -> bool:

@@ -97,12 +97,12 @@ def run(
     share. ``backend`` is the aggregation backend; it does not affect results.
     """
     started, graph = time.perf_counter(), plan.graph
-    recorded_before = len(ledger_of(graph.edge_set))
+    recorded_before, records = len(ledger_of(graph.edge_set)), list[RunResult]()
 
     def spent() -> bool:
         if account is not None:
             account.refund()
-        return len(ledger_of(graph.edge_set)) > recorded_before
+        return bool(records) or len(ledger_of(graph.edge_set)) > recorded_before
 
     with folder.opened(plan.experiment.as_dict(), resume=resume, spent=spent):
         check_data(folder, graph)

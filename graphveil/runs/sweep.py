@@ -488,7 +488,6 @@ def run_sweep(
         BudgetError: The ledger has no room for the cells that have not begun. Nothing was spent on them.
         GraphError: The graph has grown and has several ledgers, which workers do not support.
     """
-    checks.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
         raise ConfigError(
             "jobs= (--jobs) copies the graph to each process, but backend='disk' (--backend disk) "
