@@ -6128,9 +6128,9 @@ BUGS = [
         name="a_run_of_links_prints_the_guarantee_of_its_plan",
         edits=[
             (
-                "graphveil.runs.run:_pair_metrics",
-                "plan.experiment, records[0].guarantees[0], all_runs",
-                "plan.experiment, plan.guarantee, all_runs",
+                "graphveil.runs.run:_summarize",
+                "records[0].guarantees[0], plan.graph",
+                "plan.guarantee, plan.graph",
             )
         ],
         test="tests/cli/test_links.py::test_a_run_on_a_seeded_workspace_prints_no_valid_guarantee[links]",
