@@ -141,19 +141,6 @@ def test_tables_fit_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> No
         assert any(cell in line for line in lines), cell  # none is broken
 
 
-def test_a_narrow_screen_omits_bars_and_times(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [("1", "2026-11-22 11:16", "gap", "0.1", "0.1", "█" * 24)]
-    heads = {}
-    for width in (100, 60, 40):
-        with environment(FORCE_COLOR="1", TERM="xterm", COLUMNS=str(width)):
-            head = ("entry", "time", "release", "epsilon", "total", "bar")
-            Screen(as_json=False).table(head, rows, spare=(5, 1))
-        heads[width] = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out.splitlines()[0]).split()
-    assert heads[100] == ["entry", "time", "release", "epsilon", "total", "bar"]
-    assert heads[60] == ["entry", "time", "release", "epsilon", "total"]
-    assert heads[40] == ["entry", "release", "epsilon", "total"]
-
-
 def test_a_table_in_a_pipe_has_its_full_width(capsys: pytest.CaptureFixture[str]) -> None:
     with environment(COLUMNS="40"):
         Screen(as_json=False).table(("a" * 30, "b" * 30, "c" * 30), [("x", "y", "z")])
