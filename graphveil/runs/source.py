@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
+from graphveil._util.escape import without_password
 from graphveil.core.unit import is_node_level
 from graphveil.data.tables.inspect_tables import TableFiles, TableInspection
+from graphveil.data.tables.options import NOT_OF_PERSONS, TableOptions
 from graphveil.errors import ConfigError, UnitError
 from graphveil.runs.parameters import parse_classes
+from graphveil.runs.table_source import EXAMPLES, date_or_number, in_keys, specs_by_name, table_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     from graphveil.core.edges.node_pairs import PublicPart
     from graphveil.data import Graph, Interactions
+    from graphveil.data.relational import RelationalGraph
+    from graphveil.data.rows import Rows
 
 _COLUMNS = ("id", "label", "source", "target")
 _PATHS = ("root", "graph", "nodes", "edges", "node_ids", "items")
@@ -90,8 +95,6 @@ class DataOptions(TableFiles):
 
     def checked(self, *, to_predict: bool = False) -> "Source":
         """Return the source of these options, complete; with ``to_predict`` it needs no labels."""
-        from graphveil.runs.table_source import TablesSource
-
         kind = TablesSource if self.has_persons else Source if self.items is None else ListSource
         named = {part.name: getattr(self, part.name) for part in fields(DataOptions)}
         named |= {"classes": self.class_names, "to_predict": to_predict or self.to_predict}
@@ -269,6 +272,87 @@ class ListSource(Source):
             unknown_ids=self.unknown_ids or "error",
             csv_format=self.csv_format,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesSource(Source):
+    """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
+
+    def __post_init__(self) -> None:
+        TableOptions.__post_init__(self)
+        needed = ("persons", "rows", "id", *(() if self.to_predict else ("label",)))
+        missing = [f"--{name}" for name in needed if not getattr(self, name)]
+        if missing:
+            raise ConfigError(
+                "Several tables need a table of persons and at least one of rows that persons own. "
+                f"Add {', '.join(missing)}. Example: --persons users.csv --id user --label churn "
+                f"{EXAMPLES['--rows']}."
+            )
+        if self.unknown_ids == "add":
+            raise ConfigError(
+                "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids "
+                "drop, or list all persons in --persons."
+            )
+        _ = self.tables_of_rows, self.catalogs
+
+    @property
+    def name(self) -> str:
+        """What tables call the data: the stem of the file of persons."""
+        return table_name(str(self.persons))
+
+    @property
+    def published_name(self) -> str:
+        return "private tables, read from files"
+
+    @property
+    def tables_of_rows(self) -> "dict[str, Rows]":
+        """The tables of rows by name."""
+        return {name: spec.rows() for name, spec in specs_by_name("--rows", self.rows or ()).items()}
+
+    @property
+    def catalogs(self) -> dict[str, str]:
+        """The catalogs by name."""
+        return {name: spec.table for name, spec in specs_by_name("--public", self.public or ()).items()}
+
+    def inspect_tables(
+        self, *, unit: str | None = None, private_records: bool = False
+    ) -> TableInspection | None:
+        """Read the table of persons, and report all validation errors in one error."""
+        from graphveil.data.tables.files import as_source
+        from graphveil.data.tables.inspect_tables import inspect_persons
+
+        persons = as_source(self.persons, "persons", self.csv_format)
+        found = inspect_persons(persons, self, private_records=private_records or is_node_level(unit))
+        found.raise_problems()
+        return found
+
+    def load(self) -> "RelationalGraph":
+        """Read all tables."""
+        from graphveil.data.relational import Tables
+
+        named = {part.name: getattr(self, part.name) for part in fields(TableOptions)}
+        given = {
+            name: value for name, value in named.items() if value is not None and name not in NOT_OF_PERSONS
+        }
+        with in_keys():
+            return Tables(
+                self.persons,
+                rows=self.tables_of_rows,
+                public=self.catalogs,
+                before=date_or_number(self.before),
+                unknown_ids=self.unknown_ids or "error",
+                name=f"files:{self.name}",
+                **given,
+            ).graph
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the flags without passwords of databases."""
+        given = super().as_dict()
+        texts = {name: given[name] for name in ("persons", "rows", "public") if name in given}
+        return given | {
+            name: without_password(text) if isinstance(text, str) else [*map(without_password, text)]
+            for name, text in texts.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,25 +3,20 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
 from graphveil._util.escape import without_password
-from graphveil.core.unit import is_node_level
-from graphveil.data.tables.inspect_tables import TableInspection
-from graphveil.data.tables.options import NOT_OF_PERSONS, TableOptions
 from graphveil.errors import ConfigError, GraphError
-from graphveil.runs.source import Source
 
 if TYPE_CHECKING:
-    from graphveil.data.relational import RelationalGraph
     from graphveil.data.rows import Rows
 
 _COLUMNS = ("owner", "far", "catalog", "value", "bins", "values", "time", "persons")
 _SPECS = {"--rows": (*_COLUMNS, "name"), "--public": ("id",)}
-_EXAMPLES = {
+EXAMPLES = {
     "--rows": "--rows ratings.csv:owner=user,far=movie,value=stars,bins=3|4",
     "--public": "--public movies.csv:id=movie",
 }
@@ -59,7 +54,7 @@ class TableSpec:
         start = max(0, text.find("#")) if "://" in text else 0  # a URL has colons of its own
         colon = _FIRST_KEY.search(text, start)
         table, rest = (text, "") if colon is None else (text[: colon.start()], text[colon.end() :])
-        spec, example = without_password(f"{flag} {table}"), f"Example: {_EXAMPLES[flag]}."
+        spec, example = without_password(f"{flag} {table}"), f"Example: {EXAMPLES[flag]}."
         keys = dict[str, str]()
         for part in rest.split(",") if rest else ():
             key, _, value = part.partition("=")
@@ -101,7 +96,7 @@ class TableSpec:
         if "owner" not in keys:
             raise ConfigError(
                 f"{without_password(f'{self.flag} {self.table}')} does not state who owns a row. Add "
-                f"owner=COLUMN. Example: {_EXAMPLES[self.flag]}."
+                f"owner=COLUMN. Example: {EXAMPLES[self.flag]}."
             )
         if "bins" in keys:
             try:
@@ -147,87 +142,6 @@ def in_keys(prefix: str = "") -> Iterator[None]:
         if type(error) not in (ConfigError, GraphError):
             raise
         raise type(error)(prefix + _IN_PYTHON.sub(spelled, str(error))) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TablesSource(Source):
-    """Persons, tables of rows that they own, and public catalogs: the command's flags, as written."""
-
-    def __post_init__(self) -> None:
-        TableOptions.__post_init__(self)
-        needed = ("persons", "rows", "id", *(() if self.to_predict else ("label",)))
-        missing = [f"--{name}" for name in needed if not getattr(self, name)]
-        if missing:
-            raise ConfigError(
-                "Several tables need a table of persons and at least one of rows that persons own. "
-                f"Add {', '.join(missing)}. Example: --persons users.csv --id user --label churn "
-                f"{_EXAMPLES['--rows']}."
-            )
-        if self.unknown_ids == "add":
-            raise ConfigError(
-                "--unknown-ids add would publish a person who occurs in one row only. Use --unknown-ids "
-                "drop, or list all persons in --persons."
-            )
-        _ = self.tables_of_rows, self.catalogs
-
-    @property
-    def name(self) -> str:
-        """What tables call the data: the stem of the file of persons."""
-        return table_name(str(self.persons))
-
-    @property
-    def published_name(self) -> str:
-        return "private tables, read from files"
-
-    @property
-    def tables_of_rows(self) -> "dict[str, Rows]":
-        """The tables of rows by name."""
-        return {name: spec.rows() for name, spec in specs_by_name("--rows", self.rows or ()).items()}
-
-    @property
-    def catalogs(self) -> dict[str, str]:
-        """The catalogs by name."""
-        return {name: spec.table for name, spec in specs_by_name("--public", self.public or ()).items()}
-
-    def inspect_tables(
-        self, *, unit: str | None = None, private_records: bool = False
-    ) -> TableInspection | None:
-        """Read the table of persons, and report all validation errors in one error."""
-        from graphveil.data.tables.files import as_source
-        from graphveil.data.tables.inspect_tables import inspect_persons
-
-        persons = as_source(self.persons, "persons", self.csv_format)
-        found = inspect_persons(persons, self, private_records=private_records or is_node_level(unit))
-        found.raise_problems()
-        return found
-
-    def load(self) -> "RelationalGraph":
-        """Read all tables."""
-        from graphveil.data.relational import Tables
-
-        named = {part.name: getattr(self, part.name) for part in fields(TableOptions)}
-        given = {
-            name: value for name, value in named.items() if value is not None and name not in NOT_OF_PERSONS
-        }
-        with in_keys():
-            return Tables(
-                self.persons,
-                rows=self.tables_of_rows,
-                public=self.catalogs,
-                before=date_or_number(self.before),
-                unknown_ids=self.unknown_ids or "error",
-                name=f"files:{self.name}",
-                **given,
-            ).graph
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the flags without passwords of databases."""
-        given = super().as_dict()
-        texts = {name: given[name] for name in ("persons", "rows", "public") if name in given}
-        return given | {
-            name: without_password(text) if isinstance(text, str) else [*map(without_password, text)]
-            for name, text in texts.items()
-        }
 
 
 def specs_by_name(flag: str, texts: Sequence[str]) -> dict[str, TableSpec]:

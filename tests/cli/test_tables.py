@@ -14,7 +14,8 @@ from command import SECRET, Answer, Invoke, read, recorded, rejected, write
 import graphveil as gv
 from graphveil.runs import run as running
 from graphveil.runs import tracking
-from graphveil.runs.table_source import TableSpec, TablesSource, specs_by_name, with_keys_of
+from graphveil.runs.source import TablesSource
+from graphveil.runs.table_source import TableSpec, specs_by_name, with_keys_of
 from graphveil.runs.tracking import PublicRecord
 from graphveil.serve.runs import ServedRun, read_runs
 
