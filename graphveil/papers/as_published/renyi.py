@@ -17,8 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
 from graphveil.core.accounting.accountant import CanonicalComposition, worst_case_compositions
-from graphveil.core.accounting.loss import RootPair
-from graphveil.core.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
+from graphveil.core.events import Event, NonPrivate, PoissonGaussian
 from graphveil.errors import CalibrationError, PrivacyError
 
 Conversion = Literal["plain", "improved"]
@@ -43,19 +42,16 @@ def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "impro
 
 
 def _of_total(total: CanonicalComposition, delta: float, conversion: Conversion) -> float:
-    training = {
-        part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian | PoissonRoots)
-    }
-    pure = {part.epsilon: count for part, count in total.rest.items() if isinstance(part, PureDP)}
+    training = {part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian)}
     for part in total.rest:
         if isinstance(part, NonPrivate):
             return math.inf
-        if part not in training and not isinstance(part, PureDP):
+        if part not in training:
             raise PrivacyError(f"the Renyi accountant does not support the event {type(part).__name__}")
 
     def divergence(alpha: float) -> float:
         steps = sum(count * _sampled(part, alpha) for part, count in training.items())
-        return alpha * total.mu_squared / 2 + steps + sum(n * _pure(each, alpha) for each, n in pure.items())
+        return alpha * total.mu_squared / 2 + steps
 
     # Integrals of sampled steps overflow at orders that closed forms still reach.
     if not training:
@@ -82,22 +78,8 @@ def minimum_over_orders(
     return max(0.0, float(found.fun))
 
 
-def _pure(epsilon: float, alpha: float) -> float:
-    """Return the divergence of binary randomized response, which a pure release does not exceed."""
-    losses = np.array([epsilon, -epsilon])
-    return float(logsumexp(alpha * losses, b=1 / (1 + np.exp(losses)))) / (alpha - 1)
-
-
-def _sampled(part: PoissonGaussian | PoissonRoots, alpha: float) -> float:
+def _sampled(part: PoissonGaussian, alpha: float) -> float:
     """Return the divergence of one sampled step, in the larger one of its two directions."""
-    if isinstance(part, PoissonRoots):
-        furthest = alpha * part.change / part.noise_multiplier + _REACH
-        x = np.arange(-furthest, furthest, _STEP)
-        p, q = RootPair.from_event(part).log_densities(x)
-        forth, back = (
-            float(logsumexp(alpha * one + (1 - alpha) * other - x**2 / 2)) for one, other in ((p, q), (q, p))
-        )
-        return max(0.0, max(forth, back) + _LOG_WEIGHT) / (alpha - 1)
     mu = 1 / part.noise_multiplier
     x = np.arange(-_REACH, alpha * mu + _REACH, _STEP)  # the integrand peaks below alpha mu
     one, other = _log_density(part, x), np.zeros_like(x)
