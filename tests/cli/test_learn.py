@@ -172,7 +172,7 @@ def test_a_protocol_of_labels_takes_public_features_by_id(
     assert torch.equal(own, same) and not torch.equal(own, other)
     assert "have no row in the table of public features" in learned("short", rows[1:]).err
     twice = invoke(*changed([*learn, *QUICK], "--nodes", "public.csv", "--out", "again"))
-    rejected(twice, "--nodes")
+    rejected(twice, "Remove --nodes")
 
 
 @pytest.mark.parametrize("mechanism", ["rr", "subset", "hashing"])
@@ -190,7 +190,7 @@ def test_labels_alone_and_edges_make_a_posterior(
     other = changed(labels, "--out", "other")
     nodes = ["--nodes", files.nodes]
     rejected(invoke(*other, "--method", "label-posterior", *nodes), "does not read features")
-    rejected(invoke(*other), "table of public features of all --nodes")
+    rejected(invoke(*other), "public features of all nodes with --nodes")
 
 
 def test_auto_chooses_between_methods_by_the_received_reports(invoke: Invoke, learn: list[object]) -> None:
@@ -222,7 +222,7 @@ def test_auto_reads_labels_alone_or_public_features(
     assert answer.code == 0, answer.err
     assert answer.json["guarantee"]["eps_x"] is None
     assert "lpgnn" in answer.json["choice"]["candidates"]
-    rejected(invoke(*changed(labels, "--out", "third"), *ranges, "--set", "eps_x=0"), "--nodes")
+    rejected(invoke(*changed(labels, "--out", "third"), *ranges, "--set", "eps_x=0"), "Remove --nodes")
     rejected(
         invoke(*changed(learn, "--method", "auto", "--out", "third"), "--set", "eps_x=0"),
         "also collects features",

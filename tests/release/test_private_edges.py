@@ -30,7 +30,7 @@ READERS = {  # by part and file
     "local/posterior_mixture.py": "public edges",
     "perturb/mechanism.py": "public edges",
     "estimators/spectral.py": "released edges, or any without privacy",
-    "local/reports.py": "public edges",
+    "local/local_method.py": "public edges",
 }
 
 
