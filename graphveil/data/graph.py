@@ -258,6 +258,22 @@ class Graph:
         """
         return torch.stack([self.members(split) for split in splits]).any(dim=0) & self.labeled
 
+    def mask(self, split: str) -> Tensor:
+        """Return the nodes of one part of the split that have a label, as ``labeled_in(split)``, bool (N).
+
+        Args:
+            split: ``"train"``, ``"val"`` or ``"test"``.
+
+        Privacy:
+            Reads and charges: as ``labeled_in``.
+
+        >>> graph = Graph.from_edges(torch.eye(3), torch.tensor([0, 1, 0]), [0], [1], directed=False)
+        >>> train, val, test = torch.eye(3, dtype=torch.bool)
+        >>> graph.replace(train_mask=train, val_mask=val, test_mask=test).mask("test").tolist()
+        [False, False, True]
+        """
+        return self.labeled_in(split)
+
     def members(self, split: str) -> Tensor:
         """Return the nodes of one part of the split, with or without a label, bool (N).
 
