@@ -65,7 +65,11 @@ LABEL_PRESENCE_NOTE = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedOnReports(TrainedModel):
-    """A model that was fitted to LDP reports; None for a model from a file."""
+    """A model that was fitted to LDP reports.
+
+    Args:
+        reports: The reports that it was fitted to; None for a model from a file.
+    """
 
     reports: RandomizedRecords | None
 

@@ -289,7 +289,7 @@ _NAMES = {kind: name for kinds in (FEATURE_KINDS, LABEL_KINDS) for name, kind in
 
 
 def _plain(law: Law, **names: tuple[str, ...]) -> Json:
-    """Return the parameters of a mechanism as JSON values; those without a value are left out."""
+    """Return the parameters of a mechanism as JSON values, with the names that are given."""
     plain = {part.name: getattr(law, part.name) for part in fields(law)}
     epsilon = "inf" if math.isinf(law.epsilon) else float(law.epsilon)  # JSON has no infinity
     if "bounds" in plain:
